@@ -106,17 +106,17 @@ class Stage:
                 prompt=_AGENTS[name],
             )
             await self.fleet.spawn(wish)
-        await self.until(lambda: len(self.app.desk.roster.agents) >= len(names))
+        await self.until(lambda: len(self.app.context.roster.agents) >= len(names))
         await self.pilot.pause(1.0)
 
 
 async def welcome(stage: Stage) -> None:
-    await stage.until(lambda: stage.app.desk.host == "connected")
+    await stage.until(lambda: stage.app.context.host == "connected")
 
 
 async def demo(stage: Stage) -> None:
     await stage.pilot.press("f12")
-    await stage.until(lambda: len(stage.app.desk.roster.agents) == 2)
+    await stage.until(lambda: len(stage.app.context.roster.agents) == 2)
     await stage.pilot.pause(2.2)
 
 
@@ -130,7 +130,7 @@ async def transcript(stage: Stage) -> None:
     await permission(stage)
     await stage.pilot.press("y")
     await stage.allow()
-    store = stage.app.desk.pages.store(stage.app.desk.shown or SessionId(""))
+    store = stage.app.context.pages.store(stage.app.context.shown or SessionId(""))
     for block in store.blocks:
         if isinstance(block, ToolBlock) and block.title == "Edit tides.py":
             store.toggle(block)
@@ -145,9 +145,9 @@ async def question(stage: Stage) -> None:
 
 async def agents(stage: Stage) -> None:
     await stage.spawn(*_AGENTS)
-    await stage.until(lambda: len(stage.app.desk.inbox.items) >= 4)
+    await stage.until(lambda: len(stage.app.context.inbox.items) >= 4)
     await _put_off(stage)
-    shown = next(agent for agent in stage.app.desk.roster.agents if agent.name == "parser")
+    shown = next(agent for agent in stage.app.context.roster.agents if agent.name == "parser")
     stage.app.main.show_agent(shown.session)
     await stage.pilot.pause(0.5)
 
@@ -180,7 +180,7 @@ async def layout(stage: Stage) -> None:
     """The files of a project, what has changed, and the chat."""
     project = await asyncio.to_thread(_changed_project, stage.folder / "project")
     await stage.spawn("parser", "release")
-    shown = next(agent for agent in stage.app.desk.roster.agents if agent.name == "parser")
+    shown = next(agent for agent in stage.app.context.roster.agents if agent.name == "parser")
     stage.app.main.show_agent(shown.session)
     await stage.app.move(str(project))
     await stage.do("/layout review")
@@ -192,7 +192,7 @@ async def terminal(stage: Stage) -> None:
     """A shell of the host's beside a chat."""
     project = await asyncio.to_thread(_changed_project, stage.folder / "project")
     await stage.spawn("parser", "release")
-    shown = next(agent for agent in stage.app.desk.roster.agents if agent.name == "parser")
+    shown = next(agent for agent in stage.app.context.roster.agents if agent.name == "parser")
     stage.app.main.show_agent(shown.session)
     await stage.app.move(str(project))
     await stage.do("/terminal bash --norc --noprofile")
@@ -312,17 +312,19 @@ async def staged(folder: Path) -> AsyncGenerator[Stage]:
 
     async with LocalFleet.open(places, environment) as fleet:
         drafts = Drafts(folder / "drafts")
-        desk = WorkbenchContext(fleet=fleet, drafts=drafts, cwd=WORK, clock=now)
-        desk.ground.places = places
-        desk.ground.environment = {
+        context = WorkbenchContext(fleet=fleet, drafts=drafts, cwd=WORK, clock=now)
+        context.discovery.places = places
+        context.discovery.environment = {
             "PATH": str(folder / "bin"),
             "HOME": str(folder),
             "ANTHROPIC_API_KEY": "-",
         }
-        app = Workbench(desk, reach)
+        app = Workbench(context, reach)
         async with app.run_test(size=SIZE, notifications=False) as pilot:
             stage = Stage(app, pilot, fleet, folder)
-            await stage.until(lambda: desk.host == "connected" and desk.ground.trust is not None)
+            await stage.until(
+                lambda: context.host == "connected" and context.discovery.trust is not None
+            )
             yield stage
         for agent in await fleet.agents():
             await fleet.kill(agent.session)

@@ -156,10 +156,12 @@ async def welcome_with_what_is_found(stage: Stage) -> None:
     codex = DiscoveredAgent(
         name="codex", title="Codex", is_here=False, install="npm install -g @openai/codex"
     )
-    desk = stage.app.desk
-    desk.ground.found = MachineDiscovery(agents=(claude, codex), key_names=("ANTHROPIC_API_KEY",))
+    desk = stage.app.context
+    desk.discovery.found = MachineDiscovery(
+        agents=(claude, codex), key_names=("ANTHROPIC_API_KEY",)
+    )
     acts = (TrustEffect(path="AGENTS.md", what="is read by agents"),)
-    desk.ground.trust = WorkspaceTrust(root="/work/project", state="untrusted", acts=acts)
+    desk.discovery.trust = WorkspaceTrust(root="/work/project", state="untrusted", acts=acts)
     desk.changed()
     await stage.until("Codex not installed", "not trusted")
 
@@ -384,7 +386,7 @@ async def inbox_with_three(stage: Stage) -> None:
 
 @state()
 async def spawn_form(stage: Stage) -> None:
-    stage.app.desk.ground.found = MachineDiscovery(
+    stage.app.context.discovery.found = MachineDiscovery(
         agents=(DiscoveredAgent(name="claude", title="Claude Code", is_here=True, login="yes"),)
     )
     await stage.press("ctrl+t")
@@ -438,7 +440,7 @@ async def agents_put_away_are_shown(stage: Stage) -> None:
     await calm(stage)
     await _to_table(stage)
     await stage.press("z")
-    await until(stage.pilot, lambda: stage.app.desk.roster.shows_archived)
+    await until(stage.pilot, lambda: stage.app.context.roster.shows_archived)
 
 
 @state(many)

@@ -74,7 +74,7 @@ async def layout_of_four_chats(stage: Stage) -> None:
 
 @state(at_work, files=True)  # pyright: ignore[reportArgumentType]
 async def layout_for_review(stage: Stage) -> None:
-    stage.app.desk.cwd = str(stage.project)
+    stage.app.context.cwd = str(stage.project)
     await stage.command("layout", "review")
     await stage.until("Use csv.reader", "x + 70")
 

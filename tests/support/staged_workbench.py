@@ -196,7 +196,7 @@ async def staged(wanted: State, home: Path, size: tuple[int, int]) -> AsyncGener
     cwd = str(project) if wanted.needs_files else "/work/project"
     looks = await asyncio.to_thread(load_preferences, places, cwd, {})
     desk = WorkbenchContext(
-        fleet=fleet, drafts=Drafts(home / "drafts"), cwd=cwd, clock=lambda: _NOW, looks=looks
+        fleet=fleet, drafts=Drafts(home / "drafts"), cwd=cwd, clock=lambda: _NOW, preferences=looks
     )
     app = await asyncio.to_thread(Workbench, desk, wanted.reach or fleet.reach)
     try:

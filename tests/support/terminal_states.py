@@ -81,7 +81,7 @@ _LAYOUT = {
 
 @state()
 async def terminal_that_a_layout_asks_for(stage: Stage) -> None:
-    await stage.app.screens_desk.call("set_layout", {"layout": _LAYOUT})
+    await stage.app.screen_controller.call("set_layout", {"layout": _LAYOUT})
     await stage.until("enter starts npm run dev")
     stage.app.main.view.enter("run")
 

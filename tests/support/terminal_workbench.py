@@ -85,7 +85,7 @@ async def seated(home: Path, size: tuple[int, int] = (100, 30)) -> AsyncGenerato
     fleet = FakeFleet()
     try:
         async with opened(fleet, home / "drafts", size) as (app, pilot):
-            app.desk.cwd = str(home)
+            app.context.cwd = str(home)
             yield Seat(app, pilot, fleet, home)
     finally:
         await fleet.stop()

@@ -75,7 +75,7 @@ async def opened(
     await asyncio.to_thread(kept.load)
     reach = fleet.reach if isinstance(fleet, LostFleet) else there
     desk = WorkbenchContext(fleet=fleet, drafts=kept, cwd="/work/project", clock=lambda: 1_000_000)
-    desk.looks = looks or desk.looks
+    desk.preferences = looks or desk.preferences
     app = await asyncio.to_thread(Workbench, desk, reach)  # it reads its style sheet
     async with app.run_test(size=size, notifications=True) as pilot:
         await until(pilot, lambda: desk.roster.is_known)

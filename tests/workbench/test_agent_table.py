@@ -94,7 +94,7 @@ def test_agents_are_narrowed_by_words_and_by_directory():
     store.seek("")
     store.narrow("/work/a")
     assert sorted(names(store)) == ["ann", "bob"]
-    assert store.wish.narrows
+    assert store.query.narrows
 
 
 @pytest.mark.parametrize("width", [1, 8, 20, 40, 60, 80, 120, 200, 300])
@@ -178,7 +178,7 @@ async def test_typing_narrows_and_escape_shows_all():
         assert names(store) == []
         assert "0 of 3" in screen_text(app)
         await pilot.press("backspace", "enter", "s")
-        assert (names(store), store.wish.by) == (["kim"], "name")
+        assert (names(store), store.query.by) == (["kim"], "name")
         await pilot.press("escape")
         assert len(names(store)) == 3
 
@@ -200,14 +200,14 @@ async def test_keys_act_on_the_agent_under_the_cursor_alone(tmp_path: Path):
         await pilot.pause(QUIET + 0.05)
         await pilot.press("y")
         await until(pilot, lambda: not fleet.infos[bob].is_live)
-        await until(pilot, lambda: not app.desk.roster.find(bob).is_live)
+        await until(pilot, lambda: not app.context.roster.find(bob).is_live)
         await pilot.press("r")
         await until(pilot, lambda: fleet.infos[bob].is_live)
         await pilot.press("a")
         await until(pilot, lambda: fleet.infos[bob].is_archived)
-        await until(pilot, lambda: [a.name for a in app.desk.roster.agents] == ["ann"])
+        await until(pilot, lambda: [a.name for a in app.context.roster.agents] == ["ann"])
         await pilot.press("z")
-        await until(pilot, lambda: len(app.desk.roster.agents) == 2)
+        await until(pilot, lambda: len(app.context.roster.agents) == 2)
         assert fleet.infos[ann].state == "running"
 
 
@@ -218,7 +218,7 @@ async def test_commands_sort_narrow_and_choose_columns(tmp_path: Path):
         SpawnOptions(options=SessionOptions(agent="codex", cwd="/elsewhere"), name="ann")
     )
     async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
-        store = app.desk.roster
+        store = app.context.roster
         await pilot.press(*"/sort name", "enter")
         await until(pilot, lambda: names(store) == ["ann", "zoe"])
         await pilot.press(*"/here", "enter")
@@ -229,7 +229,7 @@ async def test_commands_sort_narrow_and_choose_columns(tmp_path: Path):
         await pilot.press(*"/columns nonsense", "enter")
         await until(pilot, lambda: any("no column" in one.message for one in app._notifications))
         await pilot.press(*"/columns name kind", "enter")
-        await until(pilot, lambda: app.looks.choices.columns == ("name", "kind"))
+        await until(pilot, lambda: app.preferences.choices.columns == ("name", "kind"))
 
 
 def git(cwd: Path, *words: str) -> None:

@@ -174,7 +174,9 @@ async def test_a_file_is_completed_from_the_agents_directory(tmp_path: Path):
     ann = await begin(fleet, "ann")
     fleet.infos[ann] = replace(fleet.infos[ann], cwd=str(project))
     async with opened(fleet, tmp_path / "drafts") as (app, pilot):
-        await until(pilot, lambda: app.desk.agent is not None and "project" in app.desk.agent.cwd)
+        await until(
+            pilot, lambda: app.context.agent is not None and "project" in app.context.agent.cwd
+        )
         await pilot.press(*"see @")
         await until(pilot, lambda: "evil\\x1b[31m.txt" in screen_text(app))
         await pilot.press(*"rdme")
@@ -344,7 +346,7 @@ async def test_a_key_steers_the_running_turn(tmp_path: Path):
     fleet = FakeFleet()
     session = await begin(fleet, "ann")
     async with opened(fleet, tmp_path / "drafts") as (app, pilot):
-        await until(pilot, lambda: app.desk.shown == session)
+        await until(pilot, lambda: app.context.shown == session)
         app.main.chat.set_text("rather blue")
         await pilot.press("ctrl+s")
         await until(pilot, lambda: "(steering) rather blue" in screen_text(app))
@@ -361,7 +363,7 @@ async def test_a_message_that_cannot_steer_stays_in_the_input(tmp_path: Path):
     session = await begin(fleet, "ann")
     fleet.infos[session] = replace(fleet.infos[session], agent="aider")
     async with opened(fleet, tmp_path / "drafts", (100, 24)) as (app, pilot):
-        await until(pilot, lambda: app.desk.shown == session)
+        await until(pilot, lambda: app.context.shown == session)
         app.main.chat.set_text("rather blue")
         await pilot.press("ctrl+s")
         await until(pilot, lambda: "cannot be steered" in screen_text(app))
@@ -372,7 +374,7 @@ async def test_without_a_turn_the_key_sends_a_prompt(tmp_path: Path):
     fleet = FakeFleet()
     session = (await fleet.spawn(SpawnOptions(agent="claude", cwd="/work", name="ann"))).session
     async with opened(fleet, tmp_path / "drafts", (120, 24)) as (app, pilot):
-        await until(pilot, lambda: app.desk.shown == session)
+        await until(pilot, lambda: app.context.shown == session)
         app.main.chat.set_text("hello")
         await pilot.press("ctrl+s")
         await until(pilot, lambda: "sent as a prompt" in screen_text(app))

@@ -180,7 +180,7 @@ class Hall(App[None]):
 
     def __init__(self, desk: WorkbenchContext, name: str) -> None:
         super().__init__()
-        self.desk = desk
+        self.context = desk
         self.named = name
 
     def _register(self, parent: DOMNode, *widgets: Widget, **how: Any) -> list[Widget]:
@@ -193,9 +193,9 @@ class Hall(App[None]):
             super()._handle_exception(error)
 
     def compose(self) -> ComposeResult:
-        kind = all_kinds(self.desk)[f"custom/{self.named}"].load()
+        kind = all_kinds(self.context)[f"custom/{self.named}"].load()
         options = msgspec.convert({}, kind.options_type)
-        yield kind(self.desk, options, id="custom")
+        yield kind(self.context, options, id="custom")
         yield Input(id="beside")
 
 
@@ -222,7 +222,7 @@ async def hall(places: Places, name: str = "mine") -> AsyncGenerator[tuple[Hall,
         drafts=Drafts(places.state / "drafts"),
         cwd="/work",
         clock=lambda: 0,
-        looks=looks,
+        preferences=looks,
     )
     app = await asyncio.to_thread(Hall, desk, name)
     async with app.run_test(size=(100, 24)) as pilot:
@@ -239,9 +239,22 @@ async def test_an_approved_widget_is_shown(places: Places):
     await asyncio.to_thread(put, places, "mine", GOOD)
     async with hall(places) as (app, pilot):
         await until(pilot, lambda: "fine weather" in screen_text(app))
-        library = app.desk.looks.library
+        library = app.context.preferences.library
         assert library is not None and library.outcome("mine") == ("loaded", "")
         await lives_on(app, pilot)
+
+
+async def test_a_widget_that_uses_the_old_name_of_the_context_is_shown(places: Places):
+    text = (
+        HEAD
+        + """
+        def render(self):
+            return f"in {self.desk.cwd}"
+    """
+    )
+    await asyncio.to_thread(put, places, "mine", text)
+    async with hall(places) as (app, pilot):
+        await until(pilot, lambda: "in /work" in screen_text(app))
 
 
 @pytest.mark.parametrize("fault", list(FAULTS))
@@ -250,7 +263,7 @@ async def test_a_widget_that_fails_is_a_box_and_harms_nothing_else(places: Place
     await asyncio.to_thread(put, places, "mine", text)
     async with hall(places) as (app, pilot):
         await until(pilot, lambda: said in screen_text(app))
-        library = app.desk.looks.library
+        library = app.context.preferences.library
         assert "✗" in screen_text(app)
         if fault not in NEVER_RUN:
             assert library is not None and said in library.outcome("mine")[1]
@@ -320,7 +333,7 @@ async def test_source_of_an_agent_is_shown_whole_and_runs_once_approved(
     looks: Preferences = await asyncio.to_thread(load_preferences, places, "/work/project", {})
     source = dedent(GOOD) + "# \u202ehidden\n" + "#\n" * 30 + "# the end\n"
     async with opened(FakeFleet(), tmp_path, looks=looks) as (app, pilot):
-        told = await asyncio.to_thread(offer_widget, app.desk, "weather", source, by="ann")
+        told = await asyncio.to_thread(offer_widget, app.context, "weather", source, by="ann")
         assert "/widget approve weather" in told
         library = looks.library
         assert library is not None
@@ -339,7 +352,7 @@ async def test_source_of_an_agent_is_shown_whole_and_runs_once_approved(
         await pilot.press("y")
         await until(pilot, lambda: library.outcome("weather") == ("ready", ""))
         assert library.usable("weather").text == source
-        assert "custom/weather" in all_kinds(app.desk)
+        assert "custom/weather" in all_kinds(app.context)
         await pilot.press(*"/widget forget weather", "enter")
         await until(pilot, lambda: library.outcome("weather")[0] == "needs approval")
 
@@ -348,10 +361,10 @@ async def test_approving_shows_the_widget_where_it_waits(places: Places):
     await asyncio.to_thread(put, places, "mine", GOOD, approved=False)
     async with hall(places) as (app, pilot):
         await until(pilot, lambda: "/widget approve mine" in screen_text(app))
-        library = app.desk.looks.library
+        library = app.context.preferences.library
         assert library is not None
         await asyncio.to_thread(library.approve, library.waiting("mine"))
-        library.tell()
+        library.notify_watchers()
         await until(pilot, lambda: "fine weather" in screen_text(app))
 
 

@@ -164,7 +164,7 @@ async def test_f8_opens_the_feed_and_a_line_leads_to_its_agent(tmp_path: Path):
         await fleet.append(ann, NoticePosted(title="something new"))
         await until(pilot, lambda: "something new" in screen_text(app))
         await pilot.press("up", "up", "enter")
-        await until(pilot, lambda: app.desk.shown == bob)
+        await until(pilot, lambda: app.context.shown == bob)
         await pilot.press("f8")
         await until(pilot, lambda: app.main.focused is not None)
         await pilot.press("f8")

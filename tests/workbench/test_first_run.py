@@ -69,10 +69,10 @@ async def opened_on(
         cwd=str(ground.project),
         clock=lambda: 1_000_000,
     )
-    desk.ground.places, desk.ground.environment = ground.places, ground.environment
+    desk.discovery.places, desk.discovery.environment = ground.places, ground.environment
     app = await asyncio.to_thread(Workbench, desk, reach)
     async with app.run_test(size=size, notifications=True) as pilot:
-        await until(pilot, lambda: desk.ground.trust is not None)
+        await until(pilot, lambda: desk.discovery.trust is not None)
         yield app, pilot
 
 
@@ -121,7 +121,7 @@ async def test_the_workspace_is_asked_about_once_and_trusted(ground: Ground, siz
             assert "n  not now" in screen_text(app)
         await pilot.press("t")
         await until(pilot, lambda: len(app.screen_stack) == 1)
-        await until(pilot, lambda: app.desk.ground.trust.state == "trusted")
+        await until(pilot, lambda: app.context.discovery.trust.state == "trusted")
         assert await asyncio.to_thread(ground.store.is_trusted, ground.project)
     async with opened_on(ground, size) as (app, pilot):
         await pilot.pause(0.1)
@@ -146,12 +146,12 @@ async def test_never_means_never(ground: Ground):
         await until(pilot, lambda: isinstance(app.screen, TrustScreen))
         await after_the_guard(pilot)
         await pilot.press("x")
-        await until(pilot, lambda: app.desk.ground.trust.is_unasked)
+        await until(pilot, lambda: app.context.discovery.trust.is_unasked)
     async with opened_on(ground) as (app, pilot):
         await pilot.pause(0.1)
         assert len(app.screen_stack) == 1
         await pilot.press(*"/untrust", "enter")
-        await until(pilot, lambda: not app.desk.ground.trust.is_unasked)
+        await until(pilot, lambda: not app.context.discovery.trust.is_unasked)
 
 
 async def test_who_types_goes_on_typing_and_decides_nothing(
@@ -202,7 +202,7 @@ async def test_a_host_that_cannot_be_used_is_told_and_typing_goes_on(
     ground: Ground, size: tuple[int, int], failure: QuarterdeckError
 ):
     async with opened_on(ground, size, failure=failure) as (app, pilot):
-        await until(pilot, lambda: app.desk.host == "failed")
+        await until(pilot, lambda: app.context.host == "failed")
         await pilot.press(*"hello")
         assert app.main.chat.text == "hello"
         if size[1] > 5:
@@ -218,7 +218,14 @@ async def test_another_directory_is_asked_about_too(ground: Ground, tmp_path: Pa
     async with opened_on(ground) as (app, pilot):
         await pilot.pause(0.1)
         assert len(app.screen_stack) == 1
-        app.desk.move(str(other))
+        app.context.move(str(other))
         await until(pilot, lambda: isinstance(app.screen, TrustScreen))
-        assert app.desk.ground.trust is not None
-        assert app.desk.ground.trust.root == str(other.resolve())
+        assert app.context.discovery.trust is not None
+        assert app.context.discovery.trust.root == str(other.resolve())
+
+
+async def test_a_directory_is_watched_once(ground: Ground):
+    async with opened_on(ground) as (app, _):
+        before = len(app.context._watchers)
+        await app.first_run.discover()
+        assert len(app.context._watchers) == before

@@ -128,8 +128,8 @@ async def test_the_whole_workbench_with_an_agent_in_it(hostile: HostileRepositor
     )
     looks = await asyncio.to_thread(load_preferences, places, str(hostile.top), environment)
     desk = desk_in(hostile.top, fleet)
-    desk.looks = looks
-    desk.ground.places, desk.ground.environment = places, environment
+    desk.preferences = looks
+    desk.discovery.places, desk.discovery.environment = places, environment
 
     async def reach(starts: bool) -> None:
         del starts

@@ -155,11 +155,11 @@ async def a_question(hall: Hall) -> None:
 @place
 async def the_inbox(hall: Hall) -> None:
     asked = item(hall.words, permission=permission(hall.words))
-    hall.app.desk.inbox.replace([asked, item(hall.words, question=question(whole(hall.words)))])
+    hall.app.context.inbox.replace([asked, item(hall.words, question=question(whole(hall.words)))])
     await hall.check()
     while len(hall.app.screen_stack) > 1:
         hall.app.pop_screen()
-    hall.app.desk.inbox.replace([])
+    hall.app.context.inbox.replace([])
 
 
 @place
@@ -179,10 +179,10 @@ async def the_agents(hall: Hall) -> None:
         )
         for state in ("failed", "running", "idle")
     ]  # fmt: skip
-    hall.app.desk.roster.replace(agents, status)
-    hall.app.desk.changed()
+    hall.app.context.roster.replace(agents, status)
+    hall.app.context.changed()
     await hall.check()
-    queue = QueueScreen(hall.app.desk, hall.session, lambda _: None)
+    queue = QueueScreen(hall.app.context, hall.session, lambda _: None)
     await hall.show(queue)
 
 
@@ -218,13 +218,13 @@ async def the_transcript(hall: Hall) -> None:
 
 @place
 async def the_feed(hall: Hall) -> None:
-    await hall.app.screens_desk.call(
+    await hall.app.screen_controller.call(
         "open_panel", {"widget": "feed", "options": {"mode": "debug"}, "where": "auto"}
     )
     words = whole(hall.words)
     await hall.fleet.append(hall.session, NoticePosted(title=words(), description=words()))
     await hall.check()
-    await hall.app.screens_desk.call("load_layout", {"name": "default"})
+    await hall.app.screen_controller.call("load_layout", {"name": "default"})
 
 
 @place
@@ -234,9 +234,9 @@ async def titles_of_a_layout(hall: Hall) -> None:
     root = {"type": "vertical", "children": [tree, feed]}
     tabs = [{"title": hall.words()[:60].strip() or "t", "root": root}, {"title": "b", "root": {
         "type": "panel", "id": "n", "widget": "inbox"}}]  # fmt: skip
-    await hall.app.screens_desk.call("set_layout", {"layout": {"tabs": tabs}})
+    await hall.app.screen_controller.call("set_layout", {"layout": {"tabs": tabs}})
     await hall.check()
-    await hall.app.screens_desk.call("load_layout", {"name": "default"})
+    await hall.app.screen_controller.call("load_layout", {"name": "default"})
 
 
 @place
@@ -256,8 +256,8 @@ async def what_is_offered_to_a_word(hall: Hall) -> None:
 
 @place
 async def what_is_told(hall: Hall) -> None:
-    hall.app.tell(hall.words(), True)
-    hall.app.tell(hall.words())
+    hall.app.show_message(hall.words(), True)
+    hall.app.show_message(hall.words())
     await hall.check()
     hall.app.clear_notifications()
 
@@ -265,15 +265,15 @@ async def what_is_told(hall: Hall) -> None:
 @place
 async def a_failure_of_the_host(hall: Hall) -> None:
     hall.app.main.show_host("failed", hall.words())
-    hall.app.desk.roster.replace([], None)
-    hall.app.desk.select(None)
+    hall.app.context.roster.replace([], None)
+    hall.app.context.select(None)
     await hall.check()
     hall.app.main.show_host("connected", "")
 
 
 @place
 async def what_is_found_here(hall: Hall) -> None:
-    words, ground = hall.words, hall.app.desk.ground
+    words, ground = hall.words, hall.app.context.discovery
     agents = tuple(
         DiscoveredAgent(
             name=words(), title=words(), is_here=here, install=words(), login_hint=words()
@@ -283,13 +283,13 @@ async def what_is_found_here(hall: Hall) -> None:
     ground.found = MachineDiscovery(agents=agents, keys=(), key_names=())
     acts = (TrustEffect(path=words(), what=words()),)
     ground.trust = WorkspaceTrust(root=words(), state="untrusted", acts=acts)
-    hall.app.desk.cwd = whole(words)().replace("\0", "")  # as on disks
-    hall.app.desk.roster.replace([], None)
-    hall.app.desk.select(None)
-    hall.app.desk.changed()
+    hall.app.context.cwd = whole(words)().replace("\0", "")  # as on disks
+    hall.app.context.roster.replace([], None)
+    hall.app.context.select(None)
+    hall.app.context.changed()
     await hall.check()
     await hall.show(TrustScreen(ground.trust))
-    hall.app.desk.cwd = "/work/project"
+    hall.app.context.cwd = "/work/project"
     ground.trust = None
 
 
@@ -297,7 +297,7 @@ async def what_is_found_here(hall: Hall) -> None:
 async def screens_to_read(hall: Hall) -> None:
     words = hall.words
     await hall.show(ReadingScreen(words(), [(words(), [(words(), words()), (words(), words())])]))
-    await hall.show(HelpScreen([(words(), [(words(), words())])], title=words(), sought=""))
+    await hall.show(HelpScreen([(words(), [(words(), words())])], title=words(), query=""))
     await hall.show(ConfirmScreen(words(), words()))
     await hall.show(AskLineScreen(words(), words()))
     layouts = [{"name": words(), "scope": "user", "help": words()}]
@@ -330,7 +330,7 @@ async def themes(hall: Hall) -> None:
 
 @place
 async def a_search(hall: Hall) -> None:
-    hall.app.desk.select(hall.session)
+    hall.app.context.select(hall.session)
     hall.app.main.transcript.action_search(hall.words())
     await hall.check()
     hall.app.main.transcript.action_end_search()

@@ -135,7 +135,7 @@ async def test_a_key_goes_before_ours_and_one_bound_to_nothing_does_nothing(tmp_
     fleet = FakeFleet()
     await begin(fleet, "ann")
     async with opened(fleet, tmp_path) as (app, pilot):
-        app.looks.keymap = Keymap(
+        app.preferences.keymap = Keymap(
             [
                 KeyBinding(key="ctrl+x", command="rename", words="zoe"),
                 KeyBinding(key="ctrl+t", command=""),
@@ -218,7 +218,9 @@ def test_every_key_of_ours_says_what_it_does(kind: type):
 
 async def test_the_help_lists_the_keys_of_what_is_on_the_screen(tmp_path: Path):
     async with opened(FakeFleet(), tmp_path) as (app, _):
-        told = {words for _, rows in collect_key_help(app.looks, app.main) for _, words in rows}
+        told = {
+            words for _, rows in collect_key_help(app.preferences, app.main) for _, words in rows
+        }
         shown = [Workbench, ChatInput, TranscriptView, AgentTable]
         for binding in [one for kind in shown for one in bindings(kind)]:
             assert binding.description in told
@@ -229,7 +231,7 @@ async def test_a_key_can_be_bound_for_a_panel_alone(tmp_path: Path):
     await begin(fleet, "ann")
     async with opened(fleet, tmp_path, (160, 40)) as (app, pilot):
         bound = KeyBinding(key="w", command="rename", words="wim", when="feed")
-        app.looks.keymap = Keymap([bound])
+        app.preferences.keymap = Keymap([bound])
         await pilot.press("w")
         assert app.main.chat.text == "w"
         app.action_command("feed")

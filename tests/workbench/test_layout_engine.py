@@ -99,7 +99,7 @@ async def kept(
     drafts = Drafts(home / "drafts")
     await asyncio.to_thread(drafts.load)
     desk = WorkbenchContext(fleet=fleet, drafts=drafts, cwd=cwd, clock=lambda: 1_000_000)
-    desk.ground.places = Places(
+    desk.discovery.places = Places(
         config=home / "config", state=home / "state", cache=home / "c", runtime=home / "r"
     )
     app = await asyncio.to_thread(Workbench, desk, there)
@@ -109,7 +109,7 @@ async def kept(
 
 
 async def put(app: Workbench, data: dict[str, Any], **more: Any) -> Any:
-    return await app.screens_desk.call("set_layout", {"layout": data, **more})
+    return await app.screen_controller.call("set_layout", {"layout": data, **more})
 
 
 def state_of(app: Workbench) -> tuple[Any, ...]:
@@ -194,7 +194,7 @@ async def test_an_invalid_layout_changes_nothing(tmp_path: Path, data: dict[str,
         with pytest.raises(QuarterdeckError):
             await put(app, data)
         with pytest.raises(QuarterdeckError):
-            await app.screens_desk.call("open_tab", {"title": "x", "root": {"type": "panel"}})
+            await app.screen_controller.call("open_tab", {"title": "x", "root": {"type": "panel"}})
         await pilot.pause()
         assert state_of(app) == before
         assert app.main.panel.options.agent is None
@@ -224,7 +224,7 @@ async def test_what_is_not_saved_is_not_dropped(tmp_path: Path):
             await put(app, changed)
         with pytest.raises(UnsavedPanelsError):  # an agent cannot force it
             call = {"layout": layout(panel("chat")), "force": True}
-            await app.screens_desk.call("set_layout", call, by="session-of-an-agent")
+            await app.screen_controller.call("set_layout", call, by="session-of-an-agent")
         assert state_of(app) == before
         app.main.view.enter("note")
         app.action_command("close-panel")
@@ -240,10 +240,10 @@ async def test_the_last_chat_cannot_be_closed(tmp_path: Path):
         assert app.main.chat.text == "a "
         await pilot.press("ctrl+w", "ctrl+w")
         await until(pilot, lambda: "cannot close the last chat" in screen_text(app))
-        await app.screens_desk.call("open_tab", {"root": panel("other", "chat")})
-        await app.screens_desk.call("close_panel", {"panel": "chat"})
+        await app.screen_controller.call("open_tab", {"root": panel("other", "chat")})
+        await app.screen_controller.call("close_panel", {"panel": "chat"})
         with pytest.raises(LayoutError, match="last chat"):
-            await app.screens_desk.call("close_tab", {"tab": 2})
+            await app.screen_controller.call("close_tab", {"tab": 2})
 
 
 async def test_chats_have_an_agent_a_draft_and_keys_each(tmp_path: Path):
@@ -262,13 +262,13 @@ async def test_chats_have_an_agent_a_draft_and_keys_each(tmp_path: Path):
         assert app.main.panel is app.main.view.panels["right"]
         texts = {name: one.chat.text for name, one in app.main.view.panels.items()}  # type: ignore[attr-defined]
         assert texts == {"chat": "to ann", "right": "to bob"}
-        assert app.desk.agent is not None and app.desk.agent.name == "bob"
+        assert app.context.agent is not None and app.context.agent.name == "bob"
         await pilot.press("ctrl+c")
         await until(pilot, lambda: fleet.infos[bob].state == "interrupted")
         assert fleet.infos[ann].state == "running"
-        app.desk.select(bob)
-        app.desk.select(ann)
-        assert app.desk.focused == bob
+        app.context.select(bob)
+        app.context.select(ann)
+        assert app.context.focused == bob
         await pilot.press("ctrl+n")  # both chats show bob now: two drafts all the same
         assert {one.session for one in app.main.chats()} == {bob}
         await pilot.press("shift+f4", *"also", "f4")
@@ -300,7 +300,7 @@ async def test_tabs_remember_the_focus_and_are_renamed_and_closed(tmp_path: Path
         await until(pilot, lambda: view.tab == 0 and app.main.transcript.has_focus)
         await pilot.click("#tabs", offset=(14, 0))
         await until(pilot, lambda: view.tab == 1)
-        await app.screens_desk.call("rename_tab", {"title": "other"})
+        await app.screen_controller.call("rename_tab", {"title": "other"})
         await pilot.pause()
         assert "[2 other" in screen_text(app)
         app.action_command("tab", "close")
@@ -394,13 +394,13 @@ async def test_what_was_open_is_there_after_a_restart(
         await pilot.pause()
         app.main.view.panels["note"].query_one(TextArea).text = "remembered"
         app.main.view.enter("note")
-        app.desk.select(bob)
+        app.context.select(bob)
         await app.main.view.resize_panel("right")
         before = dump_layout(app.main.view.spec)
         await pilot.press("ctrl+q")
     monkeypatch.delitem(KINDS, "note")
     async with kept(fleet, tmp_path, "/work/one") as (app, pilot):
-        assert app.desk.shown == bob
+        assert app.context.shown == bob
         assert app.main.view.tab == 1
         # The widget is not there any more: a box says so, and what it stands for is kept.
         assert "No widget 'note'." in " ".join(screen_text(app).split())
@@ -443,7 +443,7 @@ async def test_another_directory_has_its_own_screen_and_agents_go_on(tmp_path: P
         await put(app, layout(beside(panel("chat"), panel("t", "transcript"))))
         chat = app.main.view.panels["chat"]
         await pilot.press(*"/cd ../two", "enter")
-        await until(pilot, lambda: app.desk.cwd == str(two))
+        await until(pilot, lambda: app.context.cwd == str(two))
         await pilot.pause()
         assert [p.id for p in panels_of(app.main.view.spec)] == ["agents", "inbox", "chat"]
         assert app.main.view.panels["chat"] is chat
@@ -452,13 +452,13 @@ async def test_another_directory_has_its_own_screen_and_agents_go_on(tmp_path: P
         await pilot.press(*"/cd nowhere", "enter")
         await until(pilot, lambda: "no directory" in " ".join(screen_text(app).split()))
         app.action_command("cd", str(one))
-        await until(pilot, lambda: app.desk.cwd == str(one))
+        await until(pilot, lambda: app.context.cwd == str(one))
         assert [p.id for p in panels_of(app.main.view.spec)] == ["chat", "t"]
 
 
 async def test_layouts_are_saved_listed_loaded_and_deleted(tmp_path: Path):
     async with kept(FakeFleet(), tmp_path, str(tmp_path)) as (app, pilot):
-        call = app.screens_desk.call
+        call = app.screen_controller.call
         await put(app, layout(beside(panel("chat"), panel("t", "transcript"))))
         await call("save_layout", {"name": "mine"})
         assert (tmp_path / "config" / "layouts" / "mine.json").exists()
@@ -488,7 +488,7 @@ async def test_calls_are_checked_and_an_agent_does_not_disturb_who_types(tmp_pat
     fleet = FakeFleet()
     await begin(fleet, "ann")
     async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
-        call = app.screens_desk.call
+        call = app.screen_controller.call
         for name, arguments in (("fly", {}), ("focus", {}), ("focus", {"panel": "chat", "x": 1})):
             with pytest.raises(QuarterdeckError):
                 await call(name, arguments)
@@ -537,10 +537,10 @@ async def test_built_in_layouts_can_be_loaded_and_a_grid_shows_several_agents(tm
         await say(fleet, await begin(fleet, name), f"words of {name}")
     async with opened(fleet, tmp_path, (120, 50)) as (app, pilot):
         for name in ("wide", "review", "default", "grid"):
-            await app.screens_desk.call("load_layout", {"name": name})
+            await app.screen_controller.call("load_layout", {"name": name})
         shown = lambda name: f"words of {name}" in screen_text(app)  # noqa: E731
         await until(pilot, lambda: shown("ann") and shown("bob") and shown("cleo"))
         cleo = fleet.find("cleo")
         app.main.panel.post_message(Panel.AgentWanted(cleo))
         await until(pilot, lambda: app.main.panel.session == cleo and app.main.chat.has_focus)
-        assert app.desk.agent is not None and app.desk.agent.name == "cleo"
+        assert app.context.agent is not None and app.context.agent.name == "cleo"

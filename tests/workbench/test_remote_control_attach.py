@@ -64,7 +64,7 @@ async def seen(
     async with opened(fleet, tmp_path) as (app, pilot):
         await until(pilot, lambda: len(fleet.screens) == 1)
         hand = Hand(app)
-        attached = WorkbenchAttachment(app, app.desk, hand)
+        attached = WorkbenchAttachment(app, app.context, hand)
         app.keyboard.on_use = attached.used
         app.run_worker(attached.run(), name="test")
         await until(pilot, lambda: len(fleet.screens) == 2)
@@ -152,7 +152,7 @@ async def test_the_fleet_hears_where_the_person_is(fleet: LostFleet, seen: Any, 
     before = mine.used
     await pilot.press("x")
     await until(pilot, lambda: mine.used > before)
-    app.desk.move(str(tmp_path))
+    app.context.move(str(tmp_path))
     await until(pilot, lambda: mine.cwd == str(tmp_path.resolve()))
 
 

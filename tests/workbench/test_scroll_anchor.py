@@ -30,7 +30,7 @@ async def test_a_transcript_opens_where_it_was_read_the_last_time(tmp_path: Path
     for number in range(500):  # one message of many chunks, longer than a page
         await say(fleet, ann, f"word {number}\n\n")
     async with opened(fleet, tmp_path) as (app, pilot):
-        app.desk.select(ann)
+        app.context.select(ann)
         await until(pilot, lambda: "word 499" in screen_text(app))
         app.main.transcript.scroll_to(y=300, animate=False)
         await until(pilot, lambda: "word 499" not in screen_text(app))
@@ -40,7 +40,7 @@ async def test_a_transcript_opens_where_it_was_read_the_last_time(tmp_path: Path
         spots = {session: TranscriptSpot(*spot) for session, spot in kept["read"].items()}
         app.main.transcript.places.recall(spots)
         assert app.main.panel.remember() == kept  # also if nobody has looked at it
-        app.desk.select(ann)
+        app.context.select(ann)
         await until(pilot, lambda: before in screen_text(app))
         assert top_word(screen_text(app)) == before
         assert not app.main.transcript.follows

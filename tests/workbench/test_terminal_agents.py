@@ -23,7 +23,7 @@ async def with_screen(seat: Seat, script: str) -> TerminalView:
     seat.fleet.infos[session] = replace(seat.fleet.infos[session], transport="pty", cwd=cwd)
     await seat.fleet.give_screen("ann", "sh", "-c", script, size=(120, 40))
     seat.app.feed.refresh()
-    roster = seat.app.desk.roster
+    roster = seat.app.context.roster
     await until(seat.pilot, lambda: getattr(roster.find(session), "transport", "") == "pty")
     await seat.shows("what it was asked")
     seat.app.action_command("screen")
@@ -74,12 +74,12 @@ async def test_an_agent_without_a_terminal_has_no_screen(tmp_path: Path):
         seat.app.action_command("screen")
         await seat.shows("no agent selected")
         session = await begin(seat.fleet, "bob")
-        await until(seat.pilot, lambda: seat.app.desk.agent is not None)
+        await until(seat.pilot, lambda: seat.app.context.agent is not None)
         seat.app.action_command("screen")  # it may have one: the host knows
         await seat.shows("there is no terminal", "do it")
         seat.fleet.infos[session] = replace(seat.fleet.infos[session], transport="acp")
         seat.app.feed.refresh()
-        await until(seat.pilot, lambda: seat.app.desk.agent.transport == "acp")  # pyright: ignore[reportOptionalMemberAccess]
+        await until(seat.pilot, lambda: seat.app.context.agent.transport == "acp")  # pyright: ignore[reportOptionalMemberAccess]
         seat.app.action_command("screen")
         await seat.shows("does not run in a terminal")
 

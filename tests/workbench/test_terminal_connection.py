@@ -53,7 +53,7 @@ async def followed(fleet: Any) -> tuple[TerminalFollower, list[str], list[Viewer
     async def there() -> None:
         await asyncio.sleep(0)
 
-    following = TerminalFollower(fleet, "t1", take, lambda: stood.append(following.standing), there)
+    following = TerminalFollower(fleet, "t1", take, lambda: stood.append(following.state), there)
     async with asyncio.timeout(SOON):
         await following.run()
     return following, stood, seen

@@ -63,7 +63,7 @@ async def test_a_person_can_choose_another_key_to_leave(tmp_path: Path):
         await seat.run(echoing())
         seat.app.action_command("bind", "f11 leave-terminal @terminal")
         seat.app.action_command("bind", "ctrl+x mode plan")
-        await until(seat.pilot, lambda: len(list(seat.app.looks.keymap)) == 2)
+        await until(seat.pilot, lambda: len(list(seat.app.preferences.keymap)) == 2)
         await seat.press("ctrl+x", "f11")
         await until(seat.pilot, lambda: not seat.app.is_typed_through)
         await seat.until("^X")
@@ -73,7 +73,7 @@ async def test_a_person_can_choose_another_key_to_leave(tmp_path: Path):
 async def test_a_request_waits_while_somebody_types_into_a_shell(tmp_path: Path):
     async with seated(tmp_path) as seat:
         session = await begin(seat.fleet, "ann")
-        await until(seat.pilot, lambda: seat.app.desk.shown == session)
+        await until(seat.pilot, lambda: seat.app.context.shown == session)
         await seat.run(echoing())
         await seat.fleet.send(session, (text("ask"),))
         await seat.shows("1 need")
@@ -224,13 +224,13 @@ async def test_who_types_on_after_the_end_interrupts_no_agent(
     monkeypatch.setattr(terminal_widget, "QUIET", 60.0)  # however slow this machine types
     async with seated(tmp_path) as seat:
         session = await begin(seat.fleet, "ann")
-        await until(seat.pilot, lambda: seat.app.desk.shown == session)
+        await until(seat.pilot, lambda: seat.app.context.shown == session)
         await seat.run("echo ready; read x")
         await seat.press("enter")
-        await until(seat.pilot, lambda: seat.view.standing == "ended")
+        await until(seat.pilot, lambda: seat.view.state == "ended")
         await seat.press("ctrl+c", "ctrl+w", "r")
-        assert seat.app.desk.agent is not None and seat.app.desk.agent.state == "running"
-        assert seat.view.is_attached and seat.view.standing == "ended"
+        assert seat.app.context.agent is not None and seat.app.context.agent.state == "running"
+        assert seat.view.is_attached and seat.view.state == "ended"
 
 
 async def test_an_end_is_told_and_a_key_starts_it_again(
@@ -263,7 +263,7 @@ async def test_no_layout_starts_a_program(tmp_path: Path, monkeypatch: pytest.Mo
     async with seated(tmp_path) as seat:
         wanted = layout(command=["touch", str(tmp_path / "done")])
         for by in ("person", "sess_1"):
-            await seat.app.screens_desk.call("set_layout", {"layout": wanted}, by)
+            await seat.app.screen_controller.call("set_layout", {"layout": wanted}, by)
             await seat.shows("Nothing is running here", "Layouts never start", "touch")
             await seat.pilot.pause(0.2)
         assert not (tmp_path / "done").exists() and not await seat.fleet.terminals()
@@ -286,7 +286,7 @@ async def test_no_layout_starts_a_program(tmp_path: Path, monkeypatch: pytest.Mo
 
 async def test_there_is_no_search_where_nothing_runs(tmp_path: Path):
     async with seated(tmp_path) as seat:
-        await seat.app.screens_desk.call("set_layout", {"layout": layout()})
+        await seat.app.screen_controller.call("set_layout", {"layout": layout()})
         await seat.shows("Nothing is running here")
         seat.app.main.view.enter("run")
         await seat.press("slash")
@@ -296,7 +296,7 @@ async def test_there_is_no_search_where_nothing_runs(tmp_path: Path):
 async def test_a_layout_that_names_a_terminal_which_is_gone_runs_nothing_unasked(tmp_path: Path):
     async with seated(tmp_path) as seat:
         wanted = layout(terminal="term-0", command=["touch", str(tmp_path / "done")])
-        await seat.app.screens_desk.call("set_layout", {"layout": wanted})
+        await seat.app.screen_controller.call("set_layout", {"layout": wanted})
         await seat.shows("this terminal no longer exists")
         seat.app.main.view.enter("run")
         await asyncio.sleep(0.35)
@@ -310,7 +310,7 @@ async def test_a_layout_that_names_a_terminal_which_is_gone_runs_nothing_unasked
 async def test_an_agent_that_opens_a_panel_starts_nothing(tmp_path: Path):
     async with seated(tmp_path) as seat:
         wish = {"widget": "terminal", "options": {"command": ["touch", str(tmp_path / "done")]}}
-        await seat.app.screens_desk.call("open_panel", wish, "sess_1")
+        await seat.app.screen_controller.call("open_panel", wish, "sess_1")
         await seat.shows("Nothing is running here")
         await seat.pilot.pause(0.2)
         assert not await seat.fleet.terminals()
@@ -319,8 +319,8 @@ async def test_an_agent_that_opens_a_panel_starts_nothing(tmp_path: Path):
 async def test_an_agent_does_not_take_the_focus_from_who_types_into_a_terminal(tmp_path: Path):
     async with seated(tmp_path) as seat:
         await seat.run(echoing())
-        await seat.app.screens_desk.call("open_tab", {"title": "mine"}, "sess_1")
-        await seat.app.screens_desk.call("open_panel", {"widget": "usage"}, "sess_1")
+        await seat.app.screen_controller.call("open_tab", {"title": "mine"}, "sess_1")
+        await seat.app.screen_controller.call("open_panel", {"widget": "usage"}, "sess_1")
         assert seat.app.is_typed_through
 
 
@@ -388,7 +388,7 @@ async def test_a_hidden_terminal_rests_and_comes_back_as_it_is(tmp_path: Path, m
 
 async def test_a_terminal_that_is_gone_is_offered_again(tmp_path: Path):
     async with seated(tmp_path) as seat:
-        await seat.app.screens_desk.call("set_layout", {"layout": layout(terminal="term-0")})
+        await seat.app.screen_controller.call("set_layout", {"layout": layout(terminal="term-0")})
         await seat.shows("this terminal no longer exists", "r restart")
         await seat.pilot.pause(0.2)
         assert not await seat.fleet.terminals()

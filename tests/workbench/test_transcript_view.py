@@ -136,7 +136,7 @@ async def test_a_record_of_any_age_is_gone_to(tmp_path: Path):
             await until(pilot, lambda turn=turn: f"answer {turn} stop" in screen_text(app))
             await pilot.pause(0.05)  # pages beside it come, and move nothing
             assert f"answer {turn} stop" in screen_text(app)
-        store = app.desk.pages.store(ann)  # pyright: ignore[reportArgumentType]
+        store = app.context.pages.store(ann)  # pyright: ignore[reportArgumentType]
         firsts = [block.first for block in store.blocks]
         assert firsts == sorted(firsts)
 
@@ -291,7 +291,7 @@ async def test_one_more_message_is_drawn_at_once_behind_a_long_history(tmp_path:
             )
             record = _at(fleet, ann, 0, event)
             begun = time.thread_time()
-            app.desk.pages.live([record])
+            app.context.pages.live([record])
             for row in range(view.size.height):
                 view.render_line(row)
             best = min(best, time.thread_time() - begun)

@@ -119,8 +119,8 @@ async def broken(fleet: FakeFleet, reason: str, stderr: str = "") -> SessionId:
 
 
 def known(app: Workbench) -> None:
-    app.desk.ground.found = MachineDiscovery(agents=(CLAUDE,))
-    app.desk.changed()
+    app.context.discovery.found = MachineDiscovery(agents=(CLAUDE,))
+    app.context.changed()
 
 
 async def command(pilot: Pilot[None], words: str) -> None:
@@ -174,9 +174,11 @@ async def test_fresh_begins_anew_and_loses_no_words(tmp_path: Path):
         await until(pilot, lambda: "/fresh" in screen_text(app))
         await command(pilot, "/fresh")
         await until(pilot, lambda: fleet.infos[old].is_archived)
-        await until(pilot, lambda: app.desk.agent is not None and app.desk.agent.session != old)
-        assert app.desk.agent is not None
-        assert (app.desk.agent.name, app.desk.agent.cwd) == ("ann", "/work/project")
+        await until(
+            pilot, lambda: app.context.agent is not None and app.context.agent.session != old
+        )
+        assert app.context.agent is not None
+        assert (app.context.agent.name, app.context.agent.cwd) == ("ann", "/work/project")
         await until(pilot, lambda: app.main.chat.text == "fix the parser")
 
 
@@ -205,8 +207,10 @@ async def test_the_ways_that_an_agent_offers_are_chosen_in_a_terminal(tmp_path: 
     # Wide: the command begins with the path of our interpreter.
     async with opened(fleet, tmp_path, size=(300, 40)) as (app, pilot):
         odd = replace(CLAUDE, name="odd", offers_logins=True)
-        app.desk.ground.found = MachineDiscovery(agents=(replace(CLAUDE, offers_logins=True), odd))
-        app.desk.changed()
+        app.context.discovery.found = MachineDiscovery(
+            agents=(replace(CLAUDE, offers_logins=True), odd)
+        )
+        app.context.changed()
         await until(pilot, lambda: "choose how to log in" in screen_text(app))
         await command(pilot, "/login odd")
         await until(pilot, lambda: "-m quarterdeck login odd" in screen_text(app))

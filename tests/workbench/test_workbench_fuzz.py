@@ -131,14 +131,14 @@ async def test_hostile_text_on_the_whole_screen(tmp_path: Path):
             one = InboxItem(request=RequestId("r"), permission=permission, **common)
             two = InboxItem(request=RequestId("q"), question=question, **common)
             fleet.open = {one.request: one, two.request: two}
-            app.desk.inbox.replace([one, two])
+            app.context.inbox.replace([one, two])
             for screen in (PermissionScreen(one, hostile, ""), QuestionScreen(two)):
                 app.push_screen(screen)
                 await pilot.pause()
                 shown = screen_text(app)
                 assert sanitize_text(shown) == shown
                 app.pop_screen()
-            app.tell(hostile)
+            app.show_message(hostile)
             app.main.chat.set_text("")
             await pilot.pause()
         await fleet.append(ann, MessageChunk(content=text("the end")))

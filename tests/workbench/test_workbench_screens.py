@@ -133,7 +133,7 @@ async def test_who_is_typing_is_not_interrupted_by_a_request(tmp_path: Path):
     async with opened(fleet, tmp_path) as (app, pilot):
         await pilot.press(*"half a thou")
         await fleet.send("ann", (text("ask"),))
-        await until(pilot, lambda: app.desk.inbox.items)
+        await until(pilot, lambda: app.context.inbox.items)
         await pilot.press(*"ght")
         assert (len(app.screen_stack), app.main.chat.text) == (1, "half a thought")
         assert "1 need" in screen_text(app)
@@ -143,7 +143,7 @@ async def test_who_is_typing_is_not_interrupted_by_a_request(tmp_path: Path):
         await pilot.press("escape")
         await until(pilot, lambda: len(app.screen_stack) == 1)
         assert app.main.chat.text == "half a thought"
-        assert app.desk.inbox.items
+        assert app.context.inbox.items
 
 
 async def test_a_request_that_is_answered_elsewhere_goes_away(tmp_path: Path):
@@ -184,9 +184,9 @@ async def test_what_is_filled_in_survives_putting_off_and_a_restart(
         await after_the_guard(pilot)
         await pilot.press("escape")
         await until(pilot, lambda: len(app.screen_stack) == 1)
-        assert app.desk.inbox.items
+        assert app.context.inbox.items
     async with opened(fleet, tmp_path, size) as (app, pilot):
-        await until(pilot, lambda: app.desk.inbox.items)
+        await until(pilot, lambda: app.context.inbox.items)
         if len(app.screen_stack) == 1:
             await pilot.press("ctrl+g")
         await until(pilot, lambda: isinstance(app.screen, QuestionScreen))
@@ -277,7 +277,7 @@ async def test_who_reads_is_not_moved_by_what_comes(tmp_path: Path, size: tuple[
         rows = [view.line_at(view.scroll_offset.y + n) for n in range(view.size.height)]
         for number in range(60):
             await say(fleet, ann, f"more {number} words\n\n")
-        store = app.desk.pages.store(ann)
+        store = app.context.pages.store(ann)
         await until(pilot, lambda: "more 59" in store.blocks[-1].text)
         assert view.line_at(view.scroll_offset.y) == top
         assert [view.line_at(view.scroll_offset.y + n) for n in range(view.size.height)] == rows
@@ -295,13 +295,13 @@ async def test_a_long_transcript_is_read_page_by_page_up_to_its_beginning(tmp_pa
     async with opened(fleet, tmp_path) as (app, pilot):
         view = app.query_one(TranscriptView)
         await until(pilot, lambda: "step 699" in screen_text(app))
-        assert len(app.desk.pages.store(ann).blocks) <= 400
+        assert len(app.context.pages.store(ann).blocks) <= 400
         view.focus()
         async with asyncio.timeout(30):
             while "the very first" not in screen_text(app):
                 await pilot.press("pageup")
                 await pilot.pause()
-        texts = [getattr(block, "text", "") for block in app.desk.pages.store(ann).blocks]
+        texts = [getattr(block, "text", "") for block in app.context.pages.store(ann).blocks]
         steps = [one for one in texts if one.startswith("step")]
         assert steps == [f"step {number}" for number in range(700)]
 
@@ -344,7 +344,7 @@ async def test_commands_reach_the_agent_in_view_only(tmp_path: Path):
     await begin(fleet, "ann")
     await begin(fleet, "bob")
     async with opened(fleet, tmp_path) as (app, pilot):
-        assert app.desk.agent is not None and app.desk.agent.name == "ann"
+        assert app.context.agent is not None and app.context.agent.name == "ann"
         await pilot.press("ctrl+c")
         await until(pilot, lambda: fleet.infos[fleet.find("ann")].state == "interrupted")
         assert fleet.infos[fleet.find("bob")].state == "running"

@@ -2,6 +2,6 @@
 
 ``stores`` are plain objects that hold what is shown; ``rendering`` turns them into lines of text
 with roles; ``widgets`` and ``screens`` put those on the screen. ``feed`` is the one way in from the
-fleet, ``steering`` the one way back. Only ``widgets``, ``screens``, ``feed`` and ``app`` know
+fleet, ``fleet_actions`` the one way back. Only ``widgets``, ``screens``, ``feed`` and ``app`` know
 Textual.
 """

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from .screens.question import QuestionScreen
     from .screens.trust import TrustScreen
 
-__all__ = ["Workbench", "is_terminal_gone", "leave_on_signals", "now"]
+__all__ = ["Workbench", "exit_on_signals", "is_terminal_gone", "now"]
 
 
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -70,14 +70,14 @@ def is_terminal_gone() -> bool:
         return True
 
 
-def leave_on_signals(leave: Callable[[int], None]) -> None:
+def exit_on_signals(on_exit: Callable[[int], None]) -> None:
     """Leave in good order when told to end: whoever just dies leaves the terminal as it was drawn.
 
-    ``leave`` gets the exit code that a shell gives for the signal.
+    ``on_exit`` gets the exit code that a shell gives for the signal.
     """
     loop = asyncio.get_running_loop()
     for number in _SIGNALS:
-        loop.add_signal_handler(number, leave, 128 + number)
+        loop.add_signal_handler(number, on_exit, 128 + number)
 
 
 _LOOK = 2.0
@@ -103,10 +103,10 @@ class Workbench(App[None]):
     It connects its parts: messages and actions of Textual arrive here, and a part handles them.
 
     Args:
-        desk: the fleet and what is known of it. Reads files, so that making a workbench blocks.
+        context: the fleet and what is known of it. Reads files, so that making a workbench blocks.
         reach: how the fleet is reached; see ``WorkbenchFeed``.
-        leave: called at the end.
-        begun: called when the first frame is on the screen.
+        on_exit: called at the end.
+        on_first_frame: called when the first frame is on the screen.
     """
 
     CSS_PATH = "workbench.tcss"
@@ -116,50 +116,54 @@ class Workbench(App[None]):
 
     def __init__(
         self,
-        desk: WorkbenchContext,
+        context: WorkbenchContext,
         reach: ReachHost,
-        leave: Callable[[], Awaitable[None]] | None = None,
-        begun: Callable[[], None] | None = None,
+        on_exit: Callable[[], Awaitable[None]] | None = None,
+        on_first_frame: Callable[[], None] | None = None,
     ) -> None:
         super().__init__()
         self.animation_level = "none"
-        self.desk = desk
-        self.looks = looks = desk.looks
-        self._leave = leave
-        self._begun = begun
+        self.context = context
+        self.preferences = preferences = context.preferences
+        self._on_exit = on_exit
+        self._on_first_frame = on_first_frame
         self.crash: Exception | None = None
         """What ended it, if it was not a person."""
-        if not looks.has_colours and not any(isinstance(f, Monochrome) for f in self._filters):
+        if not preferences.has_colours and not any(
+            isinstance(f, Monochrome) for f in self._filters
+        ):
             self._filters.append(Monochrome())
-        self._theme = AppTheme(self, looks)
-        self.kinds = all_kinds(desk)
+        self._theme = AppTheme(self, preferences)
+        self.kinds = all_kinds(context)
         """The widgets that layouts can name: built in, and custom."""
-        self._store = WorkspaceStore(desk.ground.places)
-        self.workspace = OpenWorkspace(self, desk, self.kinds, self._store, self.tell)
+        self._store = WorkspaceStore(context.discovery.places)
+        self.workspace = OpenWorkspace(self, context, self.kinds, self._store, self.show_message)
         """What is open, saved and restored."""
         if self.workspace.notice is not None:
-            looks.problems.append(self.workspace.notice)
-        self.feed = WorkbenchFeed(desk.fleet, reach, self.post_message)
-        self.steering = FleetActions(desk, self.tell, self.feed.refresh)
-        self.commands = CommandRunner(self, desk, self.steering, work=self.work, tell=self.tell)
-        self.keyboard = KeyDispatcher(self, looks, self.commands.run_named)
-        self.deciding = RequestPresenter(self, desk, self.steering)
-        self._draft_saver = DraftSaver(self, desk.drafts, self.tell)
-        self.conversing = PromptSender(
+            preferences.problems.append(self.workspace.notice)
+        self.feed = WorkbenchFeed(context.fleet, reach, self.post_message)
+        self.fleet_actions = FleetActions(context, self.show_message, self.feed.refresh)
+        self.commands = CommandRunner(
+            self, context, self.fleet_actions, work=self.work, show_message=self.show_message
+        )
+        self.keyboard = KeyDispatcher(self, preferences, self.commands.run_named)
+        self.requests = RequestPresenter(self, context, self.fleet_actions)
+        self._draft_saver = DraftSaver(self, context.drafts, self.show_message)
+        self.prompts = PromptSender(
             self,
-            desk,
-            self.steering,
+            context,
+            self.fleet_actions,
             run_command=self.commands.run,
             save=self._draft_saver.save,
         )
-        self.screens_desk = ScreenController(self, _load_screen_calls)
+        self.screen_controller = ScreenController(self, _load_screen_calls)
         self.first_run = FirstRun(
-            self, desk, self._store, refresh=self.feed.refresh, tell=self.tell
+            self, context, self._store, refresh=self.feed.refresh, show_message=self.show_message
         )
         self._pending: set[Coroutine[Any, Any, object]] = set()
         """What was given to be run and has not started."""
         self._is_unfolded = False
-        self._seen = desk.shown
+        self._seen = context.shown
 
     @property
     def main(self) -> "MainScreen":
@@ -186,14 +190,14 @@ class Workbench(App[None]):
         """Show the first frame; the rest follows it."""
         self.call_after_refresh(self._begin)
         self.call_after_refresh(self._theme.finish)
-        self.desk.watch(self._selected)
+        self.context.watch(self._selected)
         if not self.is_headless:
             self.set_interval(_LOOK, self._look_for_terminal)
-            leave_on_signals(lambda code: self.exit(return_code=code))
+            exit_on_signals(lambda code: self.exit(return_code=code))
 
     def _begin(self) -> None:
-        if self._begun is not None:
-            self._begun()
+        if self._on_first_frame is not None:
+            self._on_first_frame()
         self.workspace.restore_focus()
         self.run_worker(self.feed.run, name="feed")
         self.run_worker(self._attend, name="screen")
@@ -203,7 +207,7 @@ class Workbench(App[None]):
         """Let agents that lead use this workbench."""
         from .remote_control.attach import WorkbenchAttachment
 
-        attached = WorkbenchAttachment(self, self.desk, self.screens_desk.call)
+        attached = WorkbenchAttachment(self, self.context, self.screen_controller.call)
         self.keyboard.on_use = attached.used
         await attached.run()
 
@@ -223,8 +227,8 @@ class Workbench(App[None]):
         for coroutine in self._pending:
             coroutine.close()
         await self.workspace.save()
-        if self._leave is not None:
-            await self._leave()
+        if self._on_exit is not None:
+            await self._on_exit()
 
     def _handle_exception(self, error: Exception) -> None:
         """End, and let the caller report: Textual's own report shows private values."""
@@ -244,7 +248,7 @@ class Workbench(App[None]):
 
     # What parts need from it
 
-    def tell(self, words: str, is_bad: bool = False) -> None:
+    def show_message(self, words: str, is_bad: bool = False) -> None:
         """Show a line for some time."""
         severity = "error" if is_bad else "information"
         self.notify(
@@ -261,7 +265,7 @@ class Workbench(App[None]):
         try:
             await coroutine
         except QuarterdeckError as error:
-            self.tell(str(error), True)
+            self.show_message(str(error), True)
 
     async def run_command(self, name: str, words: str) -> None:
         """Run a command that has a function, and wait for it. Raises QuarterdeckError."""
@@ -280,15 +284,15 @@ class Workbench(App[None]):
         from .preferences.store import load_preferences
 
         await self.workspace.move(cwd, force=force)
-        ground = self.desk.ground
-        if ground.places is not None:
+        discovery = self.context.discovery
+        if discovery.places is not None:
             found = await asyncio.to_thread(
-                load_preferences, ground.places, cwd, ground.environment
+                load_preferences, discovery.places, cwd, discovery.environment
             )
             try:
                 self._theme.change_directory(found)
             except ThemeError as error:
-                self.tell(str(error), True)
+                self.show_message(str(error), True)
 
     # What the fleet reports
 
@@ -298,27 +302,27 @@ class Workbench(App[None]):
 
     @on(WorkbenchFeed.Known)
     def _known(self, event: WorkbenchFeed.Known) -> None:
-        self.desk.roster.replace(event.agents, event.status)
-        self.desk.inbox.replace(event.inbox)
+        self.context.roster.replace(event.agents, event.status)
+        self.context.inbox.replace(event.inbox)
         self.workspace.restore_selected()
-        self.deciding.check()
+        self.requests.check()
         self._offer()
 
     @on(WorkbenchFeed.Happened)
     def _happened(self, event: WorkbenchFeed.Happened) -> None:
-        self.desk.roster.take(event.records)
-        self.desk.pages.live(event.records)
-        self.desk.tell(event.records)
+        self.context.roster.take(event.records)
+        self.context.pages.live(event.records)
+        self.context.publish_records(event.records)
         self.feed.ready()
 
     def _selected(self) -> None:
-        if self._seen != self.desk.shown:
-            self._seen = self.desk.shown
+        if self._seen != self.context.shown:
+            self._seen = self.context.shown
             self.set_timer(_STAYED, self._offer)
 
     def _offer(self) -> None:
         """Show a request of the agent in view, unless the person is in the middle of something."""
-        self.deciding.offer(is_typing=bool(self.main.chat.text) or self.is_typed_through)
+        self.requests.offer(is_typing=bool(self.main.chat.text) or self.is_typed_through)
 
     # What widgets report
 
@@ -329,8 +333,8 @@ class Workbench(App[None]):
 
     @on(TranscriptView.Wanted)
     def _page_wanted(self, event: TranscriptView.Wanted) -> None:
-        store = self.desk.pages.store(event.session)
-        self.work(self.desk.pages.read(store, event.where, event.spot))
+        store = self.context.pages.store(event.session)
+        self.work(self.context.pages.read(store, event.where, event.spot))
 
     @on(ChatPanel.Drafted)
     def _typed(self) -> None:
@@ -340,16 +344,16 @@ class Workbench(App[None]):
     def _help_wanted(self) -> None:
         self.action_help()
 
-    @on(ChatPanel.Said)
-    def _said(self, event: ChatPanel.Said) -> None:
-        self.work(self.conversing.submit(event.panel, event.text, steers=event.steers))
+    @on(ChatPanel.PromptSubmitted)
+    def _prompt_submitted(self, event: ChatPanel.PromptSubmitted) -> None:
+        self.work(self.prompts.submit(event.panel, event.text, steers=event.steers))
 
     @on(Picker.Chosen, "#inbox")
     def _request_chosen(self, event: Picker.Chosen) -> None:
-        self.deciding.open(event.key)
+        self.requests.open(event.key)
 
-    @on(AgentTable.Asked)
-    def _asked_of_agent(self, event: AgentTable.Asked) -> None:
+    @on(AgentTable.CommandWanted)
+    def _agent_command_wanted(self, event: AgentTable.CommandWanted) -> None:
         self.work(self.commands.call_for_agent(event.session, event.command))
 
     @on(Panel.Altered)
@@ -359,7 +363,7 @@ class Workbench(App[None]):
 
     @on(LayoutView.TabWanted)
     def _tab_wanted(self) -> None:
-        self.work(self.screens_desk.call("open_tab", {}))
+        self.work(self.screen_controller.call("open_tab", {}))
 
     @on(LayoutView.TabClosed)
     def _tab_closed(self, event: LayoutView.TabClosed) -> None:
@@ -368,7 +372,7 @@ class Workbench(App[None]):
     @on(Panel.FileWanted)
     def _file_wanted(self, event: Panel.FileWanted) -> None:
         arguments = {"path": event.path, "line": event.line, "how": event.how}
-        self.work(self.screens_desk.call("open_file", arguments))
+        self.work(self.screen_controller.call("open_file", arguments))
 
     @on(Panel.AgentWanted)
     def _agent_wanted(self, event: Panel.AgentWanted) -> None:
@@ -383,24 +387,24 @@ class Workbench(App[None]):
 
     def on_permission_screen_put_off(self, event: "PermissionScreen.PutOff") -> None:
         """Leave a request open."""
-        self.deciding.put_off(event.item)
+        self.requests.put_off(event.item)
 
     def on_question_screen_put_off(self, event: "QuestionScreen.PutOff") -> None:
         """Leave a question open."""
-        self.deciding.put_off(event.item)
+        self.requests.put_off(event.item)
 
     def on_permission_screen_answered(self, event: "PermissionScreen.Answered") -> None:
         """Send the decision to the fleet."""
-        self.work(self.deciding.answer(event))
+        self.work(self.requests.answer(event))
 
     def on_question_screen_filled(self, event: "QuestionScreen.Filled") -> None:
         """Keep what is filled in."""
-        if self.deciding.keep(event.item, event.kept):
+        if self.requests.keep(event.item, event.saved):
             self._draft_saver.save_soon()
 
     def on_question_screen_replied(self, event: "QuestionScreen.Replied") -> None:
         """Send the answer to the fleet."""
-        self.work(self.deciding.reply(event))
+        self.work(self.requests.reply(event))
 
     def on_trust_screen_answered(self, event: "TrustScreen.Answered") -> None:
         """Carry out what was decided about the workspace."""
@@ -425,43 +429,43 @@ class Workbench(App[None]):
         from .preferences.key_help import collect_key_help
         from .screens.help import HelpScreen
 
-        self.push_screen(HelpScreen(collect_key_help(self.looks, self.main)))
+        self.push_screen(HelpScreen(collect_key_help(self.preferences, self.main)))
 
     def action_answer(self) -> None:
         """Show what waits for the person."""
-        if not self.deciding.open_next():
-            self.tell("no pending requests")
+        if not self.requests.open_next():
+            self.show_message("no pending requests")
 
     def action_beside(self, step: int) -> None:
         """Show another agent."""
-        session = self.desk.roster.beside(self.desk.shown, step)
+        session = self.context.roster.beside(self.context.shown, step)
         if session is not None:
             self.main.show_agent(session)
 
     def action_stop(self) -> None:
         """Copy what is selected; else end the turn of the agent in view, and of no other."""
-        agent = self.desk.agent
+        agent = self.context.agent
         selected = self.screen.get_selected_text() or self.main.chat.selected_text
         if selected:
             self.copy_to_clipboard(selected)
         elif agent is not None and agent.state in ("running", "waiting"):
-            self.work(self.steering.interrupt(agent))
+            self.work(self.fleet_actions.interrupt(agent))
         else:
-            self.tell("nothing to interrupt; ctrl+q quits, agents keep running")
+            self.show_message("nothing to interrupt; ctrl+q quits, agents keep running")
 
     def action_spawn(self) -> None:
         """Ask for a new agent."""
-        self.work(self.conversing.spawn(self.main.panel))
+        self.work(self.prompts.spawn(self.main.panel))
 
     def action_unfold(self) -> None:
         """Unfold every tool call and thought, or fold them."""
-        if (session := self.desk.focused) is not None:
+        if (session := self.context.focused) is not None:
             self._is_unfolded = not self._is_unfolded
-            self.desk.pages.store(session).unfold_all(self._is_unfolded)
+            self.context.pages.store(session).unfold_all(self._is_unfolded)
 
     def action_archived(self) -> None:
         """Show archived agents, or hide them."""
-        self.desk.roster.show_archived(not self.desk.roster.shows_archived)
+        self.context.roster.show_archived(not self.context.roster.shows_archived)
 
     def action_follow(self) -> None:
         """Go to the end of the transcript."""
@@ -488,4 +492,4 @@ class Workbench(App[None]):
         if place == "transcript":
             self.main.toggle_transcript_focus()
         elif not self.main.focus_kind(place, self.work):
-            self.tell(f"no {place} panel is open; /open {place} opens one", True)
+            self.show_message(f"no {place} panel is open; /open {place} opens one", True)

@@ -20,13 +20,15 @@ class RequestPresenter:
 
     Args:
         app: shows screens.
-        desk: the requests and the agent in view.
+        context: the requests and the agent in view.
         actions: sends the answers.
     """
 
-    def __init__(self, app: "App[None]", desk: "WorkbenchContext", actions: "FleetActions") -> None:
+    def __init__(
+        self, app: "App[None]", context: "WorkbenchContext", actions: "FleetActions"
+    ) -> None:
         self._app = app
-        self._desk = desk
+        self._app_context = context
         self._actions = actions
         self._opened: PermissionScreen | QuestionScreen | None = None
 
@@ -37,7 +39,7 @@ class RequestPresenter:
 
     def open_next(self) -> bool:
         """Show what to answer next; False if nothing waits."""
-        item = self._desk.inbox.next(self._desk.focused)
+        item = self._app_context.inbox.next(self._app_context.focused)
         if item is None or self.current is not None:
             return item is not None
         self._open(item)
@@ -45,7 +47,7 @@ class RequestPresenter:
 
     def open(self, request: str) -> None:
         """Show a request by its id."""
-        for item in self._desk.inbox.items:
+        for item in self._app_context.inbox.items:
             if item.request == request and self.current is None:
                 self._open(item)
 
@@ -53,24 +55,24 @@ class RequestPresenter:
         """Show a new request of the agent in view, unless the person is busy with something."""
         if is_typing or len(self._app.screen_stack) > 1:
             return
-        item = self._desk.inbox.offered(self._desk.focused)
+        item = self._app_context.inbox.offered(self._app_context.focused)
         if item is not None:
             self._open(item)
 
     def check(self) -> None:
         """Take a request off the screen that is answered already."""
         screen = self.current
-        if screen is not None and self._desk.inbox.find(screen.item.request) is None:
-            self._desk.drafts.put(_key(screen.item), "")
+        if screen is not None and self._app_context.inbox.find(screen.item.request) is None:
+            self._app_context.drafts.put(_key(screen.item), "")
             self._app.pop_screen()
 
-    def keep(self, item: "InboxItem", kept: str) -> bool:
+    def keep(self, item: "InboxItem", text: str) -> bool:
         """Note what is filled in; True if it is other than before."""
-        return self._desk.drafts.put(_key(item), kept)
+        return self._app_context.drafts.put(_key(item), text)
 
     def put_off(self, item: "InboxItem") -> None:
         """Leave a request open."""
-        self._desk.inbox.put_off(item.request)
+        self._app_context.inbox.put_off(item.request)
         if self.current is not None:
             self._app.pop_screen()
 
@@ -86,10 +88,10 @@ class RequestPresenter:
 
     def _settle(self, item: "InboxItem") -> None:
         """A request was answered here; the agent's next one comes."""
-        self._desk.inbox.drop(item.request)
-        self._desk.drafts.put(_key(item), "")
+        self._app_context.inbox.drop(item.request)
+        self._app_context.drafts.put(_key(item), "")
         self.check()
-        following = self._desk.inbox.offered(item.session)
+        following = self._app_context.inbox.offered(item.session)
         if following is not None and len(self._app.screen_stack) == 1:
             self._open(following)
 
@@ -101,11 +103,11 @@ class RequestPresenter:
         if item.permission is None:
             from .screens.question import QuestionScreen
 
-            return QuestionScreen(item, self._desk.drafts.get(_key(item)))
+            return QuestionScreen(item, self._app_context.drafts.get(_key(item)))
         from .screens.permission import PermissionScreen
 
-        agent = self._desk.roster.find(item.session)
-        count = len(self._desk.inbox.items)
+        agent = self._app_context.roster.find(item.session)
+        count = len(self._app_context.inbox.items)
         place = f" · 1 of {count}" if count > 1 else ""
         return PermissionScreen(item, agent.cwd if agent else None, place)
 

@@ -137,8 +137,8 @@ def _walk(cwd: str) -> list[str]:
 class CompletionSource:
     """What can be offered in a chat: files of its agent's directory, our commands and its own."""
 
-    def __init__(self, desk: "WorkbenchContext", panel: "Panel") -> None:
-        self._desk = desk
+    def __init__(self, context: "WorkbenchContext", panel: "Panel") -> None:
+        self._app_context = context
         self._panel = panel
         self._files: tuple[str, float, list[str]] | None = None
 
@@ -148,14 +148,14 @@ class CompletionSource:
             return await self._named(word.typed)
         try:
             session = self._panel.session
-            own = await self._desk.pages.commands(session) if session is not None else ()
+            own = await self._app_context.pages.commands(session) if session is not None else ()
         except QuarterdeckError:
             own = ()
         return complete_command(word.typed, own)
 
     async def _named(self, typed: str) -> Sequence[CompletionChoice]:
-        agent = self._desk.roster.find(self._panel.session)
-        cwd = agent.cwd if agent is not None else self._desk.cwd
+        agent = self._app_context.roster.find(self._panel.session)
+        cwd = agent.cwd if agent is not None else self._app_context.cwd
         known = self._files
         if known is None or known[0] != cwd or time.monotonic() - known[1] > _FRESH:
             files = await asyncio.to_thread(list_files, cwd)

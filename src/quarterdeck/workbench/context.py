@@ -74,8 +74,8 @@ class TranscriptPages:
             store = self.store(session)
             # Agents tell them when a run begins: at the beginning of the log, or near its end.
             records = [*await store.read(after=0), *await store.read(before=_END)]
-            told = [r.event.commands for r in records if isinstance(r.event, CommandsChanged)]
-            self._commands.setdefault(session, told[-1] if told else ())
+            offered = [r.event.commands for r in records if isinstance(r.event, CommandsChanged)]
+            self._commands.setdefault(session, offered[-1] if offered else ())
         return self._commands[session]
 
     async def read(
@@ -151,7 +151,7 @@ class WorkbenchContext:
     """Where new agents work unless somebody says otherwise."""
     clock: WallClock
     """Microseconds since the epoch."""
-    looks: Preferences = field(default_factory=Preferences)
+    preferences: Preferences = field(default_factory=Preferences)
     """Colours and keys."""
     roster: RosterStore = field(default_factory=RosterStore)
     inbox: InboxStore = field(default_factory=InboxStore)
@@ -163,7 +163,7 @@ class WorkbenchContext:
     """How the way to the host is."""
     host_reason: str = ""
     """Why it is so; may be empty."""
-    ground: DiscoveryStore = field(default_factory=DiscoveryStore)
+    discovery: DiscoveryStore = field(default_factory=DiscoveryStore)
     """What this machine and this workspace offer."""
     pages: TranscriptPages = field(init=False)
     listeners: list[Callable[[Sequence["Record"]], None]] = field(init=False)
@@ -199,17 +199,17 @@ class WorkbenchContext:
         """Select an agent."""
         if session != self.shown:
             self.shown = session
-            self._tell()
+            self._notify_watchers()
 
     def show_host(self, state: "HostState", reason: str) -> None:
         """Note how the way to the host is."""
         self.host, self.host_reason = state, reason
-        self._tell()
+        self._notify_watchers()
 
     def move(self, cwd: str) -> None:
         """Be in another directory: new agents work there."""
         self.cwd = cwd
-        self._tell()
+        self._notify_watchers()
 
     def find_session(self, agent: str) -> "SessionId | None":
         """The session of an agent by its name or session; of several with a name, the last."""
@@ -218,13 +218,13 @@ class WorkbenchContext:
 
     def changed(self) -> None:
         """Something was found out that hints tell: everybody looks again."""
-        self._tell()
+        self._notify_watchers()
 
-    def _tell(self) -> None:
+    def _notify_watchers(self) -> None:
         for watcher in list(self._watchers):
             watcher()
 
-    def tell(self, records: Sequence["Record"]) -> None:
+    def publish_records(self, records: Sequence["Record"]) -> None:
         """Hand on what has just happened to those who listen."""
         for listener in list(self.listeners):
             listener(records)

@@ -122,15 +122,15 @@ class DraftSaver:
     Args:
         app: runs timers and workers.
         drafts: what is saved.
-        tell: shows what went wrong; True with it.
+        show_message: shows what went wrong; True with it.
     """
 
     def __init__(
-        self, app: "App[None]", drafts: Drafts, tell: "Callable[[str, bool], None]"
+        self, app: "App[None]", drafts: Drafts, show_message: "Callable[[str, bool], None]"
     ) -> None:
         self._app = app
         self._drafts = drafts
-        self._tell = tell
+        self._show_message = show_message
         self._saving = asyncio.Lock()
 
     def save_soon(self) -> None:
@@ -151,7 +151,7 @@ class DraftSaver:
             try:
                 await asyncio.to_thread(self._drafts.flush)
             except OSError as error:
-                self._tell(f"cannot save your draft: {error}", True)
+                self._show_message(f"cannot save your draft: {error}", True)
 
 
 def _file_name(key: str) -> str:

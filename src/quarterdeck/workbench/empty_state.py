@@ -24,7 +24,7 @@ _NAMED_KEYS = 3
 
 
 def empty_lines(
-    state: "HostState", reason: str, cwd: str, width: int, ground: "DiscoveryStore | None" = None
+    state: "HostState", reason: str, cwd: str, width: int, discovery: "DiscoveryStore | None" = None
 ) -> list[Line]:
     """The lines of an empty transcript; the more important, the higher."""
     lines: list[Line] = [plain("Quarterdeck", "heading"), ()]
@@ -32,7 +32,7 @@ def empty_lines(
         case "connecting":
             lines.append(plain("Connecting to the host that runs your agents …", "faint"))
         case "connected":
-            return [*lines, *_welcome(cwd, width, ground)]
+            return [*lines, *_welcome(cwd, width, discovery)]
         case "lost":
             lines += [
                 plain("The host stopped, and its agents with it. You can resume them.", "bad"),
@@ -60,7 +60,7 @@ def unknown_agent_lines(agent: str, width: int) -> list[Line]:
     ]
 
 
-def _welcome(cwd: str, width: int, ground: "DiscoveryStore | None") -> "Iterator[Line]":
+def _welcome(cwd: str, width: int, discovery: "DiscoveryStore | None") -> "Iterator[Line]":
     yield from wrap(plain("No agents yet."), width)
     yield from wrap(plain("Type a task and press enter, then choose an agent for it."), width)
     yield ()
@@ -69,10 +69,10 @@ def _welcome(cwd: str, width: int, ground: "DiscoveryStore | None") -> "Iterator
     for key, words in keys:
         yield from _row(key, "key", [(words, "text")], 8, width)
     yield ()
-    if ground is not None and ground.found is not None:
-        yield from _agents(ground.found, width)
-        yield from _key_lines(ground.found, width)
-    trust = ground.trust if ground is not None else None
+    if discovery is not None and discovery.found is not None:
+        yield from _agents(discovery.found, width)
+        yield from _key_lines(discovery.found, width)
+    trust = discovery.trust if discovery is not None else None
     yield from _row(
         "Project", "faint", [(sanitize_text(cwd), "text"), *_trust(trust)], _LABEL, width
     )

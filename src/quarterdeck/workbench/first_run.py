@@ -100,64 +100,66 @@ class FirstRun:
 
     Args:
         app: shows screens.
-        desk: the fleet and what is known of this machine.
+        context: the fleet and what is known of this machine.
         store: the layouts of a project count when it is trusted.
         refresh: asks the fleet for its agents again.
-        tell: shows a line.
+        show_message: shows a line.
     """
 
     def __init__(
         self,
         app: "App[None]",
-        desk: "WorkbenchContext",
+        context: "WorkbenchContext",
         store: "WorkspaceStore",
         *,
         refresh: "Callable[[], None]",
-        tell: "ShowMessage",
+        show_message: "ShowMessage",
     ) -> None:
         self._app = app
-        self._desk = desk
+        self._app_context = context
         self._store = store
         self._refresh = refresh
-        self._tell = tell
+        self._show_message = show_message
         self._watched_cwd: str | None = None
 
     async def discover(self) -> None:
         """Look for agents, keys and trust in a thread, and ask about trust if there is need to."""
-        ground = self._desk.ground
-        if ground.places is None:
+        discovery = self._app_context.discovery
+        if discovery.places is None:
             return
 
-        ground.found = await asyncio.to_thread(discover_machine, ground.places, ground.environment)
+        discovery.found = await asyncio.to_thread(
+            discover_machine, discovery.places, discovery.environment
+        )
         await self._look_at_trust()
-        self._desk.changed()
+        self._app_context.changed()
         self._watch_directory()
-        if ground.begins_demo:
-            ground.begins_demo = False
-            await _connected(self._desk)
+        if discovery.begins_demo:
+            discovery.begins_demo = False
+            await _connected(self._app_context)
             await self.control_demo("")
         else:
             self.offer_trust()
 
     def _watch_directory(self) -> None:
         """Another directory is another project: look at that one's trust as well."""
-        is_first, self._watched_cwd = self._watched_cwd is None, self._desk.cwd
+        is_first, self._watched_cwd = self._watched_cwd is None, self._app_context.cwd
         if is_first:
-            self._desk.watch(self._check_directory)
+            self._app_context.watch(self._check_directory)
 
     def _check_directory(self) -> None:
-        if self._desk.cwd != self._watched_cwd:
-            self._watched_cwd = self._desk.cwd
+        if self._app_context.cwd != self._watched_cwd:
+            self._watched_cwd = self._app_context.cwd
             self._app.run_worker(self._look_again)
 
     async def _look_again(self) -> None:
         await self._look_at_trust()
-        self._desk.changed()
+        self._app_context.changed()
         self.offer_trust()
 
     def offer_trust(self) -> None:
         """Ask whether the workspace is trusted, unless the person is busy, or has been asked."""
-        known = self._desk.ground.trust
+        known = self._app_context.discovery.trust
         if known is None or known.state != "untrusted" or known.is_unasked:
             return
         if len(self._app.screen_stack) > 1 or any(chat.text for chat in self._inputs()):
@@ -181,16 +183,16 @@ class FirstRun:
 
     async def ask_trust(self) -> None:
         """Ask about this workspace now, whatever was answered before."""
-        if self._desk.ground.places is None:
+        if self._app_context.discovery.places is None:
             return
         await self._look_at_trust()
-        known = self._desk.ground.trust
+        known = self._app_context.discovery.trust
         if known is None:
-            self._tell("cannot read the list of trusted directories; see /doctor", True)
+            self._show_message("cannot read the list of trusted directories; see /doctor", True)
         elif known.state == "trusted":
-            self._tell(f"{known.root} is already trusted; /untrust revokes it")
+            self._show_message(f"{known.root} is already trusted; /untrust revokes it")
         elif known.state == "plain":
-            self._tell(f"{known.root} has no settings or instructions; nothing to trust")
+            self._show_message(f"{known.root} has no settings or instructions; nothing to trust")
         else:
             from .screens.trust import TrustScreen
 
@@ -198,52 +200,52 @@ class FirstRun:
 
     async def revoke_trust(self) -> None:
         """Trust this workspace no longer."""
-        if self._desk.ground.places is not None:
+        if self._app_context.discovery.places is not None:
             await self._change_trust("revoke")
 
     async def show_doctor(self) -> None:
         """Show every agent with its version, or how to get it, and the keys."""
         from .screens.dialogs import ReadingScreen
 
-        ground = self._desk.ground
-        if ground.places is None:
+        discovery = self._app_context.discovery
+        if discovery.places is None:
             return
         from quarterdeck.drivers.catalogue import load_catalogue
         from quarterdeck.drivers.probe import probe
 
-        self._tell("checking …")
-        catalogue = await asyncio.to_thread(load_catalogue, ground.places)
+        self._show_message("checking …")
+        catalogue = await asyncio.to_thread(load_catalogue, discovery.places)
         agents = [agent for agent in catalogue.agents.values() if agent.name != "native"]
-        states = await probe(agents, places=ground.places, environment=ground.environment)
+        states = await probe(agents, places=discovery.places, environment=discovery.environment)
         self._app.push_screen(
-            ReadingScreen("agents and API keys on this machine", _found(states, ground))
+            ReadingScreen("agents and API keys on this machine", _found(states, discovery))
         )
 
     async def control_demo(self, words: str) -> None:
         """Begin the demo, keep it, or clear it away."""
         from quarterdeck.fleet.demo import begin_demo, end_demo, keep_demo
 
-        places, fleet = self._desk.ground.places, self._desk.fleet
+        places, fleet = self._app_context.discovery.places, self._app_context.fleet
         if places is None:
             return
         match words:
             case "":
-                self._tell("demo started: two agents in a scratch project")
+                self._show_message("demo started: two agents in a scratch project")
                 info = await begin_demo(fleet, places)
-                self._desk.ground.demo = info.session
+                self._app_context.discovery.demo = info.session
                 self._refresh()
-                self._desk.select(info.session)
+                self._app_context.select(info.session)
             case "keep":
                 kept = await keep_demo(fleet, places)
-                self._desk.ground.demo = None
-                self._tell(f"kept: {', '.join(kept)}" if kept else "no demo to keep")
+                self._app_context.discovery.demo = None
+                self._show_message(f"kept: {', '.join(kept)}" if kept else "no demo to keep")
             case "end":
                 count = await end_demo(fleet, places)
-                self._desk.ground.demo = None
+                self._app_context.discovery.demo = None
                 self._refresh()
-                self._tell("deleted the demo" if count else "no demo is running")
+                self._show_message("deleted the demo" if count else "no demo is running")
             case _:
-                self._tell(f"unknown argument {words!r}: {_HOW}", True)
+                self._show_message(f"unknown argument {words!r}: {_HOW}", True)
 
     def _inputs(self) -> "list[ChatInput]":
         from .widgets.chat_input import ChatInput
@@ -254,59 +256,59 @@ class FirstRun:
         """Look whether the workspace is trusted; its layouts are there if it is."""
         from quarterdeck.fleet.permissions.workspace_trust import inspect_workspace_trust
 
-        ground = self._desk.ground
-        assert ground.places is not None
-        directory = Path(self._desk.cwd)
+        discovery = self._app_context.discovery
+        assert discovery.places is not None
+        directory = Path(self._app_context.cwd)
         try:
-            ground.trust = await asyncio.to_thread(
-                inspect_workspace_trust, ground.places, ground.environment, directory
+            discovery.trust = await asyncio.to_thread(
+                inspect_workspace_trust, discovery.places, discovery.environment, directory
             )
         except (QuarterdeckError, OSError):
-            ground.trust = None
-        await asyncio.to_thread(self._store.find_project, self._desk.cwd)
+            discovery.trust = None
+        await asyncio.to_thread(self._store.find_project, self._app_context.cwd)
 
     async def _change_trust(self, how: str) -> None:
         from quarterdeck.config.trust import TrustStore
         from quarterdeck.config.workspace import find_workspace
 
-        ground = self._desk.ground
-        assert ground.places is not None
-        store = TrustStore(ground.places.trust_file)
-        root = (await asyncio.to_thread(find_workspace, Path(self._desk.cwd))).root
+        discovery = self._app_context.discovery
+        assert discovery.places is not None
+        store = TrustStore(discovery.places.trust_file)
+        root = (await asyncio.to_thread(find_workspace, Path(self._app_context.cwd))).root
         match how:
             case "trust":
                 await asyncio.to_thread(store.trust, root)
-                told = f"trusted {root}; new agents use its settings and instructions"
+                text = f"trusted {root}; new agents use its settings and instructions"
             case "leave_unasked":
                 await asyncio.to_thread(store.leave_unasked, root)
-                told = (
+                text = (
                     f"{root} is not trusted; you will not be asked again, use /trust to change it"
                 )
             case _:
                 was = await asyncio.to_thread(store.revoke, root)
-                told = f"{root} is {'no longer' if was else 'not'} trusted"
-        self._tell(told)
+                text = f"{root} is {'no longer' if was else 'not'} trusted"
+        self._show_message(text)
         await self._look_at_trust()
-        self._desk.changed()
+        self._app_context.changed()
 
 
-async def clear_demo(ground: "DiscoveryStore", fleet: "Fleet") -> None:
+async def clear_demo(discovery: "DiscoveryStore", fleet: "Fleet") -> None:
     """Clear a demo away that was begun from here and not kept; for the end. Never raises."""
     from quarterdeck.fleet.demo import end_demo
 
-    if ground.demo is None or ground.places is None:
+    if discovery.demo is None or discovery.places is None:
         return
     with suppress(QuarterdeckError, OSError, TimeoutError):
         async with asyncio.timeout(_CLEARING):
-            await end_demo(fleet, ground.places)
+            await end_demo(fleet, discovery.places)
 
 
-async def _connected(desk: "WorkbenchContext") -> None:
+async def _connected(context: "WorkbenchContext") -> None:
     """Wait for the host."""
     changed = asyncio.Event()
-    stop = desk.watch(changed.set)
+    stop = context.watch(changed.set)
     try:
-        while desk.host != "connected":
+        while context.host != "connected":
             changed.clear()
             await changed.wait()
     finally:
@@ -314,7 +316,7 @@ async def _connected(desk: "WorkbenchContext") -> None:
 
 
 def _found(
-    states: "Sequence[AgentInstallation]", ground: "DiscoveryStore"
+    states: "Sequence[AgentInstallation]", discovery: "DiscoveryStore"
 ) -> "list[ReadingSection]":
     logins = {"yes": "logged in", "no": "not logged in", "unknown": "login unknown"}
     here: list[tuple[str, str]] = []
@@ -328,7 +330,7 @@ def _found(
         if state.login != "yes" and agent.login.hint:
             facts.append(agent.login.hint)
         here.append((agent.name, " · ".join(facts)))
-    found = ground.found
+    found = discovery.found
     names = found.key_names if found is not None else ()
     are_set = found.keys if found is not None else ()
     keys = [(name, "set" if name in are_set else "not set") for name in names]

@@ -32,15 +32,15 @@ class FleetActions:
     """Does what a person wants, and tells what came of it."""
 
     def __init__(
-        self, desk: "WorkbenchContext", tell: ShowMessage, changed: Callable[[], None]
+        self, context: "WorkbenchContext", show_message: ShowMessage, changed: Callable[[], None]
     ) -> None:
         """Args:
-        desk: where the person is.
-        tell: shows what happened.
+        context: where the person is.
+        show_message: shows what happened.
         changed: called after each deed; the agents may be others now.
         """
-        self._desk = desk
-        self._tell = tell
+        self._app_context = context
+        self._show_message = show_message
         self._changed = changed
 
     async def send(self, agent: "AgentInfo", text: str, *, steers: bool = False) -> bool:
@@ -55,53 +55,57 @@ class FleetActions:
             build_prompt, text, agent.cwd, takes_images=takes_images
         )
         for notice in notices:
-            self._tell(notice, False)
-        fleet = self._desk.fleet
+            self._show_message(notice, False)
+        fleet = self._app_context.fleet
         send = fleet.steer if steers else fleet.send
         done = await self._try(send(agent.session, content))
         if steers and done is not None and not done.steered:
-            self._tell(f"{agent.name} has no running turn; sent as a prompt", False)
+            self._show_message(f"{agent.name} has no running turn; sent as a prompt", False)
         if done is None and not agent.is_live and agent.can_resume:
-            self._tell(f"{agent.name} is not running; /resume restarts it", True)
+            self._show_message(f"{agent.name} is not running; /resume restarts it", True)
         return done is not None
 
     async def do(self, command: "WorkbenchCommand", agent: "AgentInfo", words: str) -> None:
         """Do a command to an agent."""
-        assert command.deed is not None
-        told = await self._try(command.deed(self._desk.fleet, agent, words))
-        if told is not None:
-            self._tell(told, False)
+        assert command.agent_action is not None
+        text = await self._try(command.agent_action(self._app_context.fleet, agent, words))
+        if text is not None:
+            self._show_message(text, False)
 
-    async def spawn(self, wish: "SpawnOptions") -> "SessionId | None":
+    async def spawn(self, options: "SpawnOptions") -> "SessionId | None":
         """Start an agent; None if it was refused."""
-        info = await self._try(self._desk.fleet.spawn(wish))
+        info = await self._try(self._app_context.fleet.spawn(options))
         return info.session if info is not None else None
 
     async def interrupt(self, agent: "AgentInfo") -> None:
         """End the turn of an agent."""
-        await self._try(self._desk.fleet.interrupt(agent.session))
+        await self._try(self._app_context.fleet.interrupt(agent.session))
 
     async def answer(self, item: "InboxItem", choice: str, feedback: str | None) -> bool:
         """Answer a permission request; False if that did not work and it is still open."""
-        answering = self._desk.fleet.answer(item.request, choice, by="workbench", feedback=feedback)
+        answering = self._app_context.fleet.answer(
+            item.request, choice, by="workbench", feedback=feedback
+        )
         return self._answered(await self._try(answering))
 
     async def reply(self, item: "InboxItem", content: dict[str, Any] | None) -> bool:
         """Answer a question, or decline it; like ``answer``."""
         action = "decline" if content is None else "accept"
-        answering = self._desk.fleet.reply(item.request, action, by="workbench", content=content)
+        answering = self._app_context.fleet.reply(
+            item.request, action, by="workbench", content=content
+        )
         return self._answered(await self._try(answering))
 
     def _answered(self, counted: bool | None) -> bool:
         if counted is False:
-            self._tell("this request was already answered", False)
+            self._show_message("this request was already answered", False)
         return counted is not None
 
-    async def _try(self, deed: Awaitable[Any]) -> Any:
+    async def _try(self, call: Awaitable[Any]) -> Any:
         try:
-            return await deed
+            return await call
         except (QuarterdeckError, ValueError) as error:
-            self._tell(str(error), True)
+            self._show_message(str(error), True)
             return None
         finally:
             self._changed()

@@ -62,15 +62,15 @@ class KeyDispatcher:
 
     Args:
         app: has the focus.
-        looks: the person's own key bindings.
+        preferences: the person's own key bindings.
         run_command: runs a command by its name, with the words after it.
     """
 
     def __init__(
-        self, app: "App[None]", looks: "Preferences", run_command: Callable[[str, str], None]
+        self, app: "App[None]", preferences: "Preferences", run_command: Callable[[str, str], None]
     ) -> None:
         self._app = app
-        self._looks = looks
+        self._preferences = preferences
         self._run_command = run_command
         self.on_use: Callable[[], None] | None = None
         """Called when the person presses a key, clicks or pastes."""
@@ -100,7 +100,7 @@ class KeyDispatcher:
         focused = cast("TerminalView", self._app.focused)
         if isinstance(event, events.Paste):
             focused.take_paste(event.text)
-        elif (bound := self._looks.keymap.find(event.key, ("terminal",))) is not None:
+        elif (bound := self._preferences.keymap.find(event.key, ("terminal",))) is not None:
             self._run(bound)
         else:
             focused.take_key(event)
@@ -111,7 +111,7 @@ class KeyDispatcher:
         focused, key = self._app.focused, event.key
         if len(self._app.screen_stack) != 1:
             return False
-        bound = self._looks.keymap.find(key, find_key_places(focused))
+        bound = self._preferences.keymap.find(key, find_key_places(focused))
         if bound is None:
             return False
         if focused is not None and focused.check_consume_key(key, event.character):

@@ -117,19 +117,23 @@ def open_workbench(
     drafts = Drafts(found.state / "workbench" / "drafts")
     drafts.load()
     here = str(cwd or Path.cwd())
-    looks = load_preferences(found, here, environment)
-    desk = WorkbenchContext(
-        fleet=cast("Fleet", client), drafts=drafts, cwd=here, clock=read_wall_clock, looks=looks
+    preferences = load_preferences(found, here, environment)
+    context = WorkbenchContext(
+        fleet=cast("Fleet", client),
+        drafts=drafts,
+        cwd=here,
+        clock=read_wall_clock,
+        preferences=preferences,
     )
-    desk.ground.places, desk.ground.environment = found, environment
-    desk.ground.begins_demo = demo
+    context.discovery.places, context.discovery.environment = found, environment
+    context.discovery.begins_demo = demo
 
-    async def leave() -> None:
-        await clear_demo(desk.ground, desk.fleet)
+    async def on_exit() -> None:
+        await clear_demo(context.discovery, context.fleet)
         await client.disconnect()
 
     register_alt_keys()
-    app = Workbench(desk, client.reach, leave=leave, begun=_collect_again)
+    app = Workbench(context, client.reach, on_exit=on_exit, on_first_frame=_collect_again)
     app.run()
     if app.crash is not None:
         raise app.crash

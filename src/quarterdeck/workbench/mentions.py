@@ -92,7 +92,7 @@ def build_prompt(
     agent takes none. What is no file is only text.
     """
     blocks: list[ContentBlock] = [text(prompt)]
-    told: list[str] = []
+    notices: list[str] = []
     seen: set[Path] = set()
     for named in find_mentions(prompt):
         kind = IMAGE_TYPES.get(Path(named.path).suffix.lower())
@@ -103,12 +103,12 @@ def build_prompt(
         try:
             block, words = _image(path, kind, takes_images)
         except OSError as error:
-            told.append(f"cannot read {named.path!r}, sending it as text: {error.strerror}")
+            notices.append(f"cannot read {named.path!r}, sending it as text: {error.strerror}")
             continue
         blocks.append(block)
         if words:
-            told.append(words)
-    return tuple(blocks), told
+            notices.append(words)
+    return tuple(blocks), notices
 
 
 def _image(path: Path, kind: str, takes_images: bool) -> tuple[ContentBlock, str]:

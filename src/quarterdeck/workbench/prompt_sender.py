@@ -24,7 +24,7 @@ class PromptSender:
 
     Args:
         app: shows screens.
-        desk: the agents and the drafts.
+        context: the agents and the drafts.
         actions: sends prompts and starts agents.
         run_command: runs a command with the words after its name.
         save: puts drafts on disk.
@@ -33,14 +33,14 @@ class PromptSender:
     def __init__(
         self,
         app: "App[None]",
-        desk: "WorkbenchContext",
+        context: "WorkbenchContext",
         actions: "FleetActions",
         *,
         run_command: "Callable[[WorkbenchCommand, str], None]",
         save: Callable[[], None],
     ) -> None:
         self._app = app
-        self._desk = desk
+        self._app_context = context
         self._actions = actions
         self._run_command = run_command
         self._save = save
@@ -52,14 +52,14 @@ class PromptSender:
             panel.chat.set_text("")
             panel.keep_draft()
             self._run_command(*found)
-        elif self._desk.roster.find(panel.session) is None:
+        elif self._app_context.roster.find(panel.session) is None:
             await self.spawn(panel)
         else:
             await self._send(panel, text, steers=steers)
 
     async def _send(self, panel: "ChatPanel", text: str, *, steers: bool) -> None:
-        desk = self._desk
-        agent, key, drafts = desk.roster.find(panel.session), panel.draft, desk.drafts
+        context = self._app_context
+        agent, key, drafts = context.roster.find(panel.session), panel.draft, context.drafts
         if agent is None:
             return
         drafts.begin_sending(key, text)
@@ -76,16 +76,16 @@ class PromptSender:
         """Ask for a new agent, with what is typed if that is for nobody yet."""
         from .screens.spawn import SpawnScreen
 
-        desk = self._desk
-        is_free = desk.roster.find(panel.session) is None
+        context = self._app_context
+        is_free = context.roster.find(panel.session) is None
         typed = panel.chat.full_text if is_free else ""
         names = await asyncio.to_thread(list_usable_agents)
-        wish = await self._app.push_screen_wait(SpawnScreen(desk.cwd, typed, names))
-        if wish is None:
+        options = await self._app.push_screen_wait(SpawnScreen(context.cwd, typed, names))
+        if options is None:
             return
-        session = await self._actions.spawn(wish)
+        session = await self._actions.spawn(options)
         if session is None:
             return
-        if wish.prompt == typed.strip() and panel.draft.startswith(NEW):
+        if options.prompt == typed.strip() and panel.draft.startswith(NEW):
             panel.chat.set_text("")
-        desk.select(session)
+        context.select(session)

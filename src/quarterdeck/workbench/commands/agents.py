@@ -37,14 +37,14 @@ async def sort_agents(app: "Workbench", words: str) -> None:
     by = words.strip().removeprefix("-")
     if by not in SORTS:
         raise AgentTableError(f"cannot sort by {by!r}; choose one of {', '.join(SORTS)}")
-    app.desk.roster.sort(by, is_reversed=words.strip().startswith("-"))
-    app.looks.choices.sort = words.strip()
+    app.context.roster.sort(by, is_reversed=words.strip().startswith("-"))
+    app.preferences.choices.sort = words.strip()
     await _keep(app)
 
 
 def filter_agents(app: "Workbench", words: str) -> None:
     """Show only agents with these words."""
-    app.desk.roster.seek(words.strip())
+    app.context.roster.seek(words.strip())
 
 
 async def choose_columns(app: "Workbench", words: str) -> None:
@@ -56,36 +56,36 @@ async def choose_columns(app: "Workbench", words: str) -> None:
     for table in app.main.query(AgentTable):
         table.columns = names
         table.update()
-    app.looks.choices.columns = names
+    app.preferences.choices.columns = names
     await _keep(app)
 
 
 def toggle_directory_filter(app: "Workbench", _: str) -> None:
     """Show only agents of the directory of the workbench, or all."""
-    roster = app.desk.roster
-    roster.narrow(app.desk.cwd if roster.wish.within is None else None)
+    roster = app.context.roster
+    roster.narrow(app.context.cwd if roster.query.within is None else None)
 
 
 async def _keep(app: "Workbench") -> None:
     try:
-        await asyncio.to_thread(app.looks.save)
+        await asyncio.to_thread(app.preferences.save)
     except OSError as error:
-        app.tell(f"cannot save this choice: {error}", True)
+        app.show_message(f"cannot save this choice: {error}", True)
 
 
 async def retry_agent(app: "Workbench", words: str) -> None:
     """Start the agent in view again; its prompt, if that was not heard, comes with it."""
-    agent = app.desk.agent
+    agent = app.context.agent
     if agent is None:
-        app.tell("reconnecting to the host")
+        app.show_message("reconnecting to the host")
         app.feed.start_host()
     elif agent.is_live and agent.state == "failed":
         await _send_again(app, agent)
     elif agent.is_live or agent.state == "starting":
-        app.tell(f"{agent.name} is running; there is nothing to retry")
+        app.show_message(f"{agent.name} is running; there is nothing to retry")
     elif agent.can_resume:
-        await app.desk.fleet.resume(agent.session)
-        app.tell(f"restarting {agent.name}")
+        await app.context.fleet.resume(agent.session)
+        app.show_message(f"restarting {agent.name}")
         app.feed.refresh()
     else:
         await start_fresh_agent(app, words)
@@ -97,16 +97,16 @@ async def start_fresh_agent(app: "Workbench", words: str) -> None:
     What it was told last is put into the input: it may be what it failed at.
     """
     del words
-    agent = app.desk.agent
+    agent = app.context.agent
     if agent is None:
-        app.tell("no agents yet; press ctrl+t to start one", True)
+        app.show_message("no agents yet; press ctrl+t to start one", True)
         return
     from quarterdeck.fleet.api import SpawnOptions
     from quarterdeck.wire.session_options import SessionOptions
 
-    fleet = app.desk.fleet
+    fleet = app.context.fleet
     prompts = _prompts(app, agent)
-    wish = SpawnOptions(
+    options = SpawnOptions(
         options=SessionOptions(
             agent=agent.agent,
             cwd=agent.cwd,
@@ -117,25 +117,27 @@ async def start_fresh_agent(app: "Workbench", words: str) -> None:
     )
     await fleet.archive(agent.session)
     try:
-        info = await fleet.spawn(wish)
+        info = await fleet.spawn(options)
     except QuarterdeckError:
         await fleet.archive(agent.session, archived=False)
         raise
     if prompts:
-        app.desk.drafts.put(info.session, prompts[-1])
+        app.context.drafts.put(info.session, prompts[-1])
     app.feed.refresh()
     app.main.show_agent(info.session)
-    app.tell(f"started a new session for {agent.name}; the old one is archived, see /archived")
+    app.show_message(
+        f"started a new session for {agent.name}; the old one is archived, see /archived"
+    )
 
 
 def copy_install_command(app: "Workbench", words: str) -> None:
     """Copy the command that installs the agent in view, or the one that is named."""
     found = _found(app, words)
     if found is None or not found.install:
-        app.tell("no install command known for this agent; see /doctor", True)
+        app.show_message("no install command known for this agent; see /doctor", True)
         return
     app.copy_to_clipboard(found.install)
-    app.tell(f"copied: {found.install}")
+    app.show_message(f"copied: {found.install}")
 
 
 async def log_in_agent(app: "Workbench", words: str) -> None:
@@ -143,14 +145,14 @@ async def log_in_agent(app: "Workbench", words: str) -> None:
 
     In a terminal, by one of the ways that the agent offers; where it offers none, tell how.
     """
-    found, agent = _found(app, words), app.desk.agent
+    found, agent = _found(app, words), app.context.agent
     if found is not None and found.offers_logins:
         from quarterdeck.drivers.agent_description import SELF, expand_command
 
         command = list(expand_command((SELF, "login", found.name)))
-        options = {"cwd": app.desk.cwd, "command": command}
-        await app.screens_desk.call("open_panel", {"widget": "terminal", "options": options})
-        app.tell(f"choose how to log in to {found.title}, then press ctrl+r to retry")
+        options = {"cwd": app.context.cwd, "command": command}
+        await app.screen_controller.call("open_panel", {"widget": "terminal", "options": options})
+        app.show_message(f"choose how to log in to {found.title}, then press ctrl+r to retry")
         return
     from ..screens.dialogs import ReadingScreen
 
@@ -169,21 +171,21 @@ async def _send_again(app: "Workbench", agent: "AgentInfo") -> None:
 
     prompts = _prompts(app, agent)
     if not prompts:
-        app.tell(f"{agent.name} has no prompt to resend; type one", True)
+        app.show_message(f"{agent.name} has no prompt to resend; type one", True)
         return
-    await app.desk.fleet.send(agent.session, (text(prompts[-1]),))
-    app.tell("resent the last prompt")
+    await app.context.fleet.send(agent.session, (text(prompts[-1]),))
+    app.show_message("resent the last prompt")
 
 
 def _prompts(app: "Workbench", agent: "AgentInfo") -> list[str]:
     from quarterdeck.wire.event_text import describe_content
 
-    said = app.desk.pages.store(agent.session).prompts()
+    sent = app.context.pages.store(agent.session).prompts()
     waiting = [" ".join(map(describe_content, queued.content)) for queued in agent.queue]
-    return [*said, *waiting]
+    return [*sent, *waiting]
 
 
 def _found(app: "Workbench", words: str) -> "DiscoveredAgent | None":
-    agent, found = app.desk.agent, app.desk.ground.found
+    agent, found = app.context.agent, app.context.discovery.found
     name = words or (agent.agent if agent is not None else "")
     return found.agent(name) if found is not None else None

@@ -43,19 +43,19 @@ async def decide_on_widget(app: "Workbench", words: str) -> None:
     await asyncio.to_thread(library.scan)
     if what == "forget" and name:
         await asyncio.to_thread(library.forget, name)
-        app.tell(f"widget {name} is no longer allowed to run")
+        app.show_message(f"widget {name} is no longer allowed to run")
     elif what == "approve" and name:
         source = library.waiting(name)
         if not await app.push_screen_wait(ApproveScreen(source)):
             return
         await asyncio.to_thread(library.approve, source)
-        app.tell(f"approved widget {name}; use it in a layout as custom/{name}")
+        app.show_message(f"approved widget {name}; use it in a layout as custom/{name}")
     else:
         raise CustomWidgetError("usage: /widget approve NAME or /widget forget NAME")
-    library.tell()
+    library.notify_watchers()
 
 
 def _library(app: "Workbench") -> WidgetLibrary:
-    if app.looks.library is None:
+    if app.preferences.library is None:
         raise CustomWidgetError("custom widgets are not available here")
-    return app.looks.library
+    return app.preferences.library

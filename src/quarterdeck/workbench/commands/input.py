@@ -22,25 +22,25 @@ def show_queue(app: "Workbench", _: str) -> None:
     from ..screens.queue import QueueScreen
 
     panel = app.main.panel
-    agent = app.desk.roster.find(panel.session)
+    agent = app.context.roster.find(panel.session)
     if agent is None or not agent.queue:
-        app.tell("no queued prompts")
+        app.show_message("no queued prompts")
         return
-    app.push_screen(QueueScreen(app.desk, agent.session, panel.chat.add_text))
+    app.push_screen(QueueScreen(app.context, agent.session, panel.chat.add_text))
 
 
 async def attach_file(app: "Workbench", words: str) -> None:
     """Name a file in the input; an image goes along with the prompt."""
     panel = app.main.panel
-    agent = app.desk.roster.find(panel.session)
-    cwd = agent.cwd if agent is not None else app.desk.cwd
+    agent = app.context.roster.find(panel.session)
+    cwd = agent.cwd if agent is not None else app.context.cwd
     path = await asyncio.to_thread(find_file, words.strip().strip("'\""), cwd)
     if path is None:
-        app.tell(f"no file {words!r} in {cwd!r}", True)
+        app.show_message(f"no file {words!r} in {cwd!r}", True)
         return
     takes_images = agent is None or agent.takes_images is not False
     if path.suffix.lower() in IMAGE_TYPES and not takes_images:
-        app.tell("this agent does not accept images; it gets a link to the file")
+        app.show_message("this agent does not accept images; it gets a link to the file")
     panel.chat.insert(format_mention(str(path)) + " ")
     panel.chat.focus()
 
@@ -63,7 +63,7 @@ async def open_external_editor(app: "Workbench", _: str) -> None:
 
     command = find_editor_command(os.environ)
     if command is None:
-        app.tell("no editor: set VISUAL or EDITOR and restart", True)
+        app.show_message("no editor: set VISUAL or EDITOR and restart", True)
         return
     chat = app.main.chat
     before = chat.full_text
@@ -74,15 +74,15 @@ async def open_external_editor(app: "Workbench", _: str) -> None:
         with app.suspend():
             code = _run(command, path)
     except SuspendNotSupported:
-        app.tell("cannot open an editor in this terminal", True)
+        app.show_message("cannot open an editor in this terminal", True)
         return
     except OSError as error:
-        app.tell(f"cannot start {command[0]!r}: {error.strerror}", True)
+        app.show_message(f"cannot start {command[0]!r}: {error.strerror}", True)
         return
     finally:
         after = await asyncio.to_thread(_read, path)
     if code:
-        app.tell(f"{command[0]!r} exited with {code}; the input is unchanged", True)
+        app.show_message(f"{command[0]!r} exited with {code}; the input is unchanged", True)
     elif after is not None and after != before:
         chat.set_text(after)
 

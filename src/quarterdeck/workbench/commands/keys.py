@@ -39,18 +39,18 @@ async def bind_key(app: "Workbench", words: str) -> None:
     """
     from .registry import find_command
 
-    key, _, said = words.strip().partition(" ")
-    said, when = _place(said.strip().removeprefix("/"))
-    found = find_command(f"/{said}") if said else None
+    key, _, typed = words.strip().partition(" ")
+    typed, when = _place(typed.strip().removeprefix("/"))
+    found = find_command(f"/{typed}") if typed else None
     if found is None:
-        raise KeyBindingError(f"unknown command {said!r}; example: /bind {key} mode plan")
+        raise KeyBindingError(f"unknown command {typed!r}; example: /bind {key} mode plan")
     command, rest = found
     bound = KeyBinding(key=normalize_key(key), command=command.name, words=rest, when=when)
     check_key(bound.key, when, {MAIN, *KEY_PLACES})
     before = describe_key(app, bound.key)
     await _keep(app, bound, bound.key)
-    told = f" (was: {before})" if before and before != bound.shown else ""
-    app.tell(f"{key} now runs {bound.shown}{told}")
+    replaced = f" (was: {before})" if before and before != bound.shown else ""
+    app.show_message(f"{key} now runs {bound.shown}{replaced}")
 
 
 async def unbind_key(app: "Workbench", words: str) -> None:
@@ -58,19 +58,19 @@ async def unbind_key(app: "Workbench", words: str) -> None:
     key = normalize_key(words)
     check_key(key, MAIN, {MAIN})
     await _keep(app, KeyBinding(key=key, command=""), key)
-    app.tell(f"unbound {words.strip()}; /rebind {words.strip()} restores it")
+    app.show_message(f"unbound {words.strip()}; /rebind {words.strip()} restores it")
 
 
 async def reset_key(app: "Workbench", words: str) -> None:
     """Take a key out of the person's file. Raises KeyBindingError."""
     key = normalize_key(words)
     await _keep(app, None, key)
-    app.tell(f"{words.strip()} now runs {describe_key(app, key) or 'nothing'}")
+    app.show_message(f"{words.strip()} now runs {describe_key(app, key) or 'nothing'}")
 
 
 def describe_key(app: "Workbench", key: str) -> str | None:
     """What a key does on the main screen at the moment, in words."""
-    bound = app.looks.keymap.find(key)
+    bound = app.preferences.keymap.find(key)
     if bound is not None:
         return bound.shown
     found = app.main.active_bindings.get(key)
@@ -82,7 +82,9 @@ def show_keys(app: "Workbench", words: str) -> None:
     from ..preferences.key_help import collect_key_help
     from ..screens.help import HelpScreen
 
-    app.push_screen(HelpScreen(collect_key_help(app.looks, app.main), title="keys", sought=words))
+    app.push_screen(
+        HelpScreen(collect_key_help(app.preferences, app.main), title="keys", query=words)
+    )
 
 
 def show_next_agent(app: "Workbench", _: str) -> None:
@@ -131,17 +133,17 @@ def open_palette(app: "Workbench", _: str) -> None:
     app.action_command_palette()
 
 
-def _place(said: str) -> tuple[str, str]:
+def _place(typed: str) -> tuple[str, str]:
     """The command, and where its key counts."""
-    rest, _, last = said.rpartition(" ")
-    return (rest.strip(), last[1:]) if last.startswith("@") and rest else (said, MAIN)
+    rest, _, last = typed.rpartition(" ")
+    return (rest.strip(), last[1:]) if last.startswith("@") and rest else (typed, MAIN)
 
 
 async def _keep(app: "Workbench", bound: KeyBinding | None, key: str) -> None:
-    path = app.looks.keys_file
+    path = app.preferences.keys_file
     if path is not None:
         await asyncio.to_thread(save_key, path, bound, key)
     if bound is None:
-        app.looks.keymap.drop(key)
+        app.preferences.keymap.drop(key)
     else:
-        app.looks.keymap.put(bound)
+        app.preferences.keymap.put(bound)

@@ -51,14 +51,14 @@ async def control_layout(app: "Workbench", words: str) -> None:
         case "save":
             name, _, scope = (name or await _ask(app, "name of the layout")).partition(" ")
             if name:
-                wish = {"name": name, "scope": scope.strip() or "user"}
-                saved = await app.screens_desk.call("save_layout", wish)
-                app.tell(f"saved the layout in {saved['file']}")
+                arguments = {"name": name, "scope": scope.strip() or "user"}
+                saved = await app.screen_controller.call("save_layout", arguments)
+                app.show_message(f"saved the layout in {saved['file']}")
         case "delete":
-            await app.screens_desk.call("delete_layout", {"name": name})
-            app.tell(f"deleted layout {name}")
+            await app.screen_controller.call("delete_layout", {"name": name})
+            app.show_message(f"deleted layout {name}")
         case "reset":
-            await app.screens_desk.call("reset_sizes", {})
+            await app.screen_controller.call("reset_sizes", {})
         case "load":
             await _unless_lost(app, "load_layout", {"name": name})
         case _:
@@ -69,7 +69,7 @@ async def choose_layout(app: "Workbench", _: str) -> None:
     """Let the person choose one of the layouts. Raises QuarterdeckError."""
     from ..screens.pickers import LayoutsScreen
 
-    found = await app.screens_desk.call("list_layouts", {})
+    found = await app.screen_controller.call("list_layouts", {})
     name = await app.push_screen_wait(LayoutsScreen(found["layouts"]))
     if name is not None:
         await _unless_lost(app, "load_layout", {"name": name})
@@ -84,15 +84,15 @@ async def split_panel(app: "Workbench", words: str) -> None:
         )
     widget, options = _widget(app, rest or "chat")
     current = app.main.view.current
-    wish = {"widget": widget, "options": options, "where": where, "beside": current}
-    await app.screens_desk.call("open_panel", wish)
+    arguments = {"widget": widget, "options": options, "where": where, "beside": current}
+    await app.screen_controller.call("open_panel", arguments)
 
 
 async def open_widget(app: "Workbench", words: str) -> None:
     """Open a panel where there is room for it. Raises QuarterdeckError."""
     widget, options = _widget(app, words)
-    wish = {"widget": widget, "options": options, "where": "auto"}
-    await app.screens_desk.call("open_panel", wish)
+    arguments = {"widget": widget, "options": options, "where": "auto"}
+    await app.screen_controller.call("open_panel", arguments)
 
 
 async def control_tab(app: "Workbench", words: str) -> None:
@@ -102,22 +102,22 @@ async def control_tab(app: "Workbench", words: str) -> None:
     view = app.main.view
     match action:
         case "new":
-            await app.screens_desk.call("open_tab", {"title": rest} if rest else {})
+            await app.screen_controller.call("open_tab", {"title": rest} if rest else {})
         case "close":
             await _unless_lost(app, "close_tab", {"tab": rest} if rest else {})
         case "rename":
             title = rest or await _ask(app, "title of the tab")
             if title:
-                await app.screens_desk.call("rename_tab", {"title": title})
+                await app.screen_controller.call("rename_tab", {"title": title})
         case "next" | "previous":
             await view.show_tab(view.tab + (1 if action == "next" else -1))
         case _:
-            await app.screens_desk.call("show_tab", {"tab": words.strip()})
+            await app.screen_controller.call("show_tab", {"tab": words.strip()})
 
 
 async def focus_panel(app: "Workbench", words: str) -> None:
     """Go to a panel. Raises QuarterdeckError."""
-    await app.screens_desk.call("focus", {"panel": words.strip()})
+    await app.screen_controller.call("focus", {"panel": words.strip()})
 
 
 async def close_panel(app: "Workbench", words: str) -> None:
@@ -136,34 +136,34 @@ def toggle_zoom(app: "Workbench", _: str) -> None:
 async def open_file(app: "Workbench", words: str) -> None:
     """Show a file, at a line if ``:LINE`` follows its path. Raises QuarterdeckError."""
     path, line = _with_line(words.strip())
-    await app.screens_desk.call("open_file", {"path": path, "line": line})
+    await app.screen_controller.call("open_file", {"path": path, "line": line})
 
 
 async def edit_file(app: "Workbench", words: str) -> None:
     """Edit a file. Raises QuarterdeckError."""
     path, line = _with_line(words.strip())
-    await app.screens_desk.call("open_file", {"path": path, "line": line, "how": "edit"})
+    await app.screen_controller.call("open_file", {"path": path, "line": line, "how": "edit"})
 
 
 async def tail_file(app: "Workbench", words: str) -> None:
     """Follow a file. Raises QuarterdeckError."""
-    await app.screens_desk.call("open_file", {"path": words.strip(), "how": "tail"})
+    await app.screen_controller.call("open_file", {"path": words.strip(), "how": "tail"})
 
 
 async def open_diff(app: "Workbench", words: str) -> None:
     """Show what an agent changed. Raises QuarterdeckError."""
-    agent = words.strip() or (app.desk.agent.name if app.desk.agent is not None else None)
-    await app.screens_desk.call("open_diff", {"agent": agent})
+    agent = words.strip() or (app.context.agent.name if app.context.agent is not None else None)
+    await app.screen_controller.call("open_diff", {"agent": agent})
 
 
 async def change_directory(app: "Workbench", words: str) -> None:
     """Go to another directory. Raises QuarterdeckError."""
     from ..workspace.place_panel import resolve_path
 
-    path = resolve_path(app.desk.cwd, words.strip())
+    path = resolve_path(app.context.cwd, words.strip())
     if not await asyncio.to_thread(Path(path).is_dir):
         raise RefusedCallError(f"no directory {path!r}")
-    if path == app.desk.cwd:
+    if path == app.context.cwd:
         return
     try:
         await app.move(path)
@@ -171,17 +171,17 @@ async def change_directory(app: "Workbench", words: str) -> None:
         if not await _confirmed(app, error):
             return
         await app.move(path, force=True)
-    app.tell(f"now in {path}")
+    app.show_message(f"now in {path}")
     await app.first_run.discover()
 
 
-async def _unless_lost(app: "Workbench", name: str, wish: Mapping[str, Any]) -> None:
+async def _unless_lost(app: "Workbench", name: str, arguments: Mapping[str, Any]) -> None:
     """Do a call; where something would be lost, the person decides."""
     try:
-        await app.screens_desk.call(name, wish)
+        await app.screen_controller.call(name, arguments)
     except UnsavedPanelsError as error:
         if await _confirmed(app, error):
-            await app.screens_desk.call(name, {**wish, "force": True})
+            await app.screen_controller.call(name, {**arguments, "force": True})
 
 
 async def _confirmed(app: "Workbench", error: UnsavedPanelsError) -> bool:
@@ -200,7 +200,7 @@ async def _ask(app: "Workbench", what: str) -> str:
 async def _list(app: "Workbench") -> None:
     from ..screens.dialogs import ReadingScreen
 
-    found = await app.screens_desk.call("list_layouts", {})
+    found = await app.screen_controller.call("list_layouts", {})
     rows = [(one["name"], f"{one['scope']}  {one['help']}") for one in found["layouts"]]
     open_now = [(p.id, p.widget) for p in panels_of(app.main.view.spec)]
     app.push_screen(ReadingScreen("layouts", [("Layouts", rows), ("Open panels", open_now)]))
@@ -209,7 +209,7 @@ async def _list(app: "Workbench") -> None:
 async def _show(app: "Workbench") -> None:
     from ..screens.dialogs import ReadingScreen
 
-    got = await app.screens_desk.call("get_layout", {})
+    got = await app.screen_controller.call("get_layout", {})
     text = msgspec.json.format(msgspec.json.encode(got["layout"]), indent=2).decode()
     parts = [("This layout", [("", text)]), ("Format", [("", got["format"])])]
     app.push_screen(ReadingScreen("layout", parts))
@@ -275,5 +275,5 @@ async def show_feed(app: "Workbench", words: str) -> None:
         return
     shown = [panel for panel in app.main.query(FeedPanel) if panel.is_on_screen]
     options = {"mode": mode} if mode else {"mode": shown[0].activity.mode} if shown else {}
-    wish = {"widget": "feed", "options": options, "where": "auto"}
-    await app.screens_desk.call("open_panel", wish)
+    arguments = {"widget": "feed", "options": options, "where": "auto"}
+    await app.screen_controller.call("open_panel", arguments)

@@ -33,14 +33,14 @@ AgentAction: TypeAlias = "Callable[[Fleet, AgentInfo, str], Awaitable[str]]"
 class WorkbenchCommand:
     """A name for something: a deed to the agent in view, an action, or a function of its own.
 
-    One of ``action``, ``deed`` and ``target`` is set.
+    One of ``action``, ``agent_action`` and ``target`` is set.
     """
 
     name: str
     help: str
     action: str | None = None
     """An action of the application."""
-    deed: "AgentAction | None" = None
+    agent_action: "AgentAction | None" = None
     target: str | None = None
     """``module:function``, below ``quarterdeck.workbench``: called with the application and the
     words after the name; what it returns is awaited if it can be. Imported when it is called."""
@@ -392,26 +392,36 @@ async def _model(fleet: "Fleet", agent: "AgentInfo", model: str) -> str:
 COMMANDS = (
     WorkbenchCommand(name="spawn", help="start an agent", action="spawn"),
     WorkbenchCommand(name="answer", help="answer the next pending request", action="answer"),
-    WorkbenchCommand(name="interrupt", help="interrupt the turn of this agent", deed=_interrupt),
+    WorkbenchCommand(
+        name="interrupt", help="interrupt the turn of this agent", agent_action=_interrupt
+    ),
     WorkbenchCommand(
         name="steer",
         help="send a message to the running turn of this agent",
-        deed=_steer,
+        agent_action=_steer,
         asks="message",
     ),
-    WorkbenchCommand(name="close", help="close this agent", deed=_close),
-    WorkbenchCommand(name="kill", help="kill this agent and its processes", deed=_kill),
-    WorkbenchCommand(name="resume", help="resume this agent where it stopped", deed=_resume),
-    WorkbenchCommand(name="fork", help="start a copy of this agent with its history", deed=_fork),
-    WorkbenchCommand(name="rename", help="rename this agent", deed=_rename, asks="new name"),
-    WorkbenchCommand(name="archive", help="archive or unarchive this agent", deed=_archive),
+    WorkbenchCommand(name="close", help="close this agent", agent_action=_close),
+    WorkbenchCommand(name="kill", help="kill this agent and its processes", agent_action=_kill),
+    WorkbenchCommand(
+        name="resume", help="resume this agent where it stopped", agent_action=_resume
+    ),
+    WorkbenchCommand(
+        name="fork", help="start a copy of this agent with its history", agent_action=_fork
+    ),
+    WorkbenchCommand(
+        name="rename", help="rename this agent", agent_action=_rename, asks="new name"
+    ),
+    WorkbenchCommand(name="archive", help="archive or unarchive this agent", agent_action=_archive),
     WorkbenchCommand(
         name="mode",
         help="set the permission mode of this agent",
-        deed=_mode,
+        agent_action=_mode,
         asks="mode: ask, read-only, accept-edits, plan, full-auto, deny-all",
     ),
-    WorkbenchCommand(name="model", help="set the model of this agent", deed=_model, asks="model"),
+    WorkbenchCommand(
+        name="model", help="set the model of this agent", agent_action=_model, asks="model"
+    ),
     WorkbenchCommand(name="archived", help="show or hide archived agents", action="archived"),
     WorkbenchCommand(name="unfold", help="expand or collapse all tool calls", action="unfold"),
     WorkbenchCommand(name="end", help="go to the end of the transcript", action="follow"),

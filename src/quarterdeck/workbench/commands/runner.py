@@ -24,26 +24,26 @@ class CommandRunner:
 
     Args:
         app: the workbench; functions of commands get it.
-        desk: knows the agent that commands are for.
+        context: knows the agent that commands are for.
         actions: carries out commands to agents.
         work: runs a coroutine in the background.
-        tell: shows a line.
+        show_message: shows a line.
     """
 
     def __init__(
         self,
         app: "App[None]",
-        desk: "WorkbenchContext",
+        context: "WorkbenchContext",
         actions: "FleetActions",
         *,
         work: Callable[[Coroutine[Any, Any, object]], None],
-        tell: "ShowMessage",
+        show_message: "ShowMessage",
     ) -> None:
         self._app = app
-        self._desk = desk
+        self._app_context = context
         self._actions = actions
         self._work = work
-        self._tell = tell
+        self._show_message = show_message
 
     def list_palette(self) -> Iterator[SystemCommand]:
         """What the command palette offers."""
@@ -54,10 +54,10 @@ class CommandRunner:
         """Run a command with what was typed after its name."""
         if command.target is not None:
             self._work(self._call(command, words))
-        elif command.deed is None:
+        elif command.agent_action is None:
             self._app.call_later(self._app.run_action, command.action or "help")
-        elif self._desk.agent is None:
-            self._tell("no agents yet; press ctrl+t to start one", True)
+        elif self._app_context.agent is None:
+            self._show_message("no agents yet; press ctrl+t to start one", True)
         else:
             self._work(self._call_for_agent(command, words))
 
@@ -65,7 +65,7 @@ class CommandRunner:
         """Run a command by its name; keys are bound to names."""
         found = find_command(f"/{name} {words}")
         if found is None:
-            self._tell(f"unknown command {name!r}; press f1 for the list", True)
+            self._show_message(f"unknown command {name!r}; press f1 for the list", True)
         else:
             self.run(*found)
 
@@ -79,11 +79,11 @@ class CommandRunner:
         """Run a command for an agent; asks first if it cannot be undone."""
         from ..screens.dialogs import AskLineScreen, ConfirmScreen
 
-        agent = self._desk.roster.find(session)
+        agent = self._app_context.roster.find(session)
         found = find_command(f"/{name}")
         if name == "here":
             await self.call("here", "")
-        if agent is None or found is None or found[0].deed is None:
+        if agent is None or found is None or found[0].agent_action is None:
             return
         words = ""
         if name == "kill" and not await self._app.push_screen_wait(
@@ -105,7 +105,7 @@ class CommandRunner:
             await done
 
     async def _call_for_agent(self, command: WorkbenchCommand, words: str) -> None:
-        agent = self._desk.agent
+        agent = self._app_context.agent
         given = await self._ask_words(command, words)
         if given is not None and agent is not None:
             await self._actions.do(command, agent, given)

@@ -15,10 +15,10 @@ __all__ = ["choose_terminal", "leave_terminal", "open_terminal", "toggle_agent_t
 
 async def open_terminal(app: "Workbench", words: str) -> None:
     """Open a terminal with the person's shell, or with a command. Raises QuarterdeckError."""
-    options: dict[str, Any] = {"cwd": app.desk.cwd}
+    options: dict[str, Any] = {"cwd": app.context.cwd}
     if argv := parse_command_line(words):
         options["command"] = list(argv)
-    await app.screens_desk.call("open_panel", {"widget": "terminal", "options": options})
+    await app.screen_controller.call("open_panel", {"widget": "terminal", "options": options})
 
 
 async def choose_terminal(app: "Workbench", _: str) -> None:
@@ -28,9 +28,9 @@ async def choose_terminal(app: "Workbench", _: str) -> None:
     """
     from ..screens.pickers import TerminalsScreen
 
-    terminals = await app.desk.fleet.terminals()
+    terminals = await app.context.fleet.terminals()
     if not terminals:
-        app.tell("no running terminals; /terminal opens one")
+        app.show_message("no running terminals; /terminal opens one")
         return
     chosen = await app.push_screen_wait(TerminalsScreen(terminals))
     if chosen is None:
@@ -49,12 +49,12 @@ async def _show(app: "Workbench", terminal: "TerminalInfo") -> None:
         if panel.terminal == terminal.id or (
             terminal.session and panel.session == terminal.session
         ):
-            await app.screens_desk.call("focus", {"panel": name})
+            await app.screen_controller.call("focus", {"panel": name})
             return
     options: dict[str, Any] = {"agent": terminal.session}
     if terminal.session is None:
         options = {"terminal": terminal.id, "cwd": terminal.cwd, "command": terminal.command}
-    await app.screens_desk.call("open_panel", {"widget": "terminal", "options": options})
+    await app.screen_controller.call("open_panel", {"widget": "terminal", "options": options})
 
 
 async def _end(app: "Workbench", terminal: "TerminalInfo") -> None:
@@ -67,8 +67,8 @@ async def _end(app: "Workbench", terminal: "TerminalInfo") -> None:
         asked = ConfirmScreen(f"end {terminal.name} and its child processes?", words)
         if not await app.push_screen_wait(asked):
             return
-    await app.desk.fleet.close_terminal(terminal.id)
-    app.tell(f"ended {terminal.name}")
+    await app.context.fleet.close_terminal(terminal.id)
+    app.show_message(f"ended {terminal.name}")
 
 
 def toggle_agent_terminal(app: "Workbench", _: str) -> None:

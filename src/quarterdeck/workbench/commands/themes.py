@@ -21,32 +21,32 @@ async def set_theme(app: "Workbench", words: str) -> None:
     name, _, where = words.strip().partition(" ")
     if where.strip() not in ("", "here"):
         raise ThemeError(f"no theme {words!r}; example: /theme {name} here")
-    folders = app.looks.theme_folders
-    shelved = await asyncio.to_thread(find_theme, name, folders)
-    if shelved is None:
+    folders = app.preferences.theme_folders
+    found_theme = await asyncio.to_thread(find_theme, name, folders)
+    if found_theme is None:
         names = [one.name for one in await asyncio.to_thread(find_themes, folders)]
         raise ThemeError(f"no theme {name!r}; choose one of {', '.join(names)}")
-    apply_theme(app, shelved)
-    await save_theme_choice(app, shelved, here=bool(where))
+    apply_theme(app, found_theme)
+    await save_theme_choice(app, found_theme, here=bool(where))
 
 
 async def show_themes(app: "Workbench", _: str) -> None:
     """Show every theme; the one under the cursor is put on at once."""
     from ..screens.pickers import ThemesScreen
 
-    shelved = await asyncio.to_thread(find_themes, app.looks.theme_folders)
-    chosen = await app.push_screen_wait(ThemesScreen(shelved))
+    found_theme = await asyncio.to_thread(find_themes, app.preferences.theme_folders)
+    chosen = await app.push_screen_wait(ThemesScreen(found_theme))
     if chosen is not None:
-        await save_theme_choice(app, chosen.shelved, here=chosen.here)
+        await save_theme_choice(app, chosen.found_theme, here=chosen.here)
 
 
-async def save_theme_choice(app: "Workbench", shelved: FoundTheme, *, here: bool) -> None:
+async def save_theme_choice(app: "Workbench", found_theme: FoundTheme, *, here: bool) -> None:
     """Keep a theme for later starts."""
-    app.looks.theme = shelved
-    app.looks.choose_theme(shelved.name, here=here)
+    app.preferences.theme = found_theme
+    app.preferences.choose_theme(found_theme.name, here=here)
     try:
-        await asyncio.to_thread(app.looks.save)
+        await asyncio.to_thread(app.preferences.save)
     except OSError as error:
-        app.tell(f"cannot save this choice: {error}", True)
+        app.show_message(f"cannot save this choice: {error}", True)
     else:
-        app.tell(f"theme {shelved.name}" + (" for this directory" if here else ""))
+        app.show_message(f"theme {found_theme.name}" + (" for this directory" if here else ""))

@@ -68,11 +68,11 @@ async def open_whole_block(app: "Workbench", _: str) -> None:
     view = app.main.transcript
     block = view.marked or _last_answer(app)
     if block is None or view.store is None:
-        app.tell("the transcript is empty", True)
+        app.show_message("the transcript is empty", True)
         return
     text = await read_whole_text(view.store.read, block)
     path = await asyncio.to_thread(_write, text)
-    app.tell(f"saved {len(text):,} characters to {path}")
+    app.show_message(f"saved {len(text):,} characters to {path}")
     view.post_message(Panel.FileWanted(path))
 
 
@@ -86,15 +86,17 @@ def _last_answer(app: "Workbench") -> "Block | None":
 async def _copy(app: "Workbench", block: "Block | None") -> None:
     store = app.main.transcript.store
     if block is None or store is None:
-        app.tell("nothing to copy yet", True)
+        app.show_message("nothing to copy yet", True)
         return
     text = await read_whole_text(store.read, block)
     if len(text) > _MOST_COPIED:
-        app.tell(f"too large to copy ({len(text):,} characters); /whole saves it to a file", True)
+        app.show_message(
+            f"too large to copy ({len(text):,} characters); /whole saves it to a file", True
+        )
         return
     app.copy_to_clipboard(text)
     lines = text.count("\n") + 1
-    app.tell(f"copied {lines:,} lines" if lines > 1 else f"copied {len(text):,} characters")
+    app.show_message(f"copied {lines:,} lines" if lines > 1 else f"copied {len(text):,} characters")
 
 
 def _write(text: str) -> str:

@@ -46,8 +46,8 @@ class CustomKind(PanelKind):
 class _Kinds(Mapping[str, PanelKind]):
     """Also finds custom widgets that are gone: a layout that names one stays, and says why."""
 
-    def __init__(self, desk: "WorkbenchContext") -> None:
-        self._desk = desk
+    def __init__(self, context: "WorkbenchContext") -> None:
+        self._app_context = context
 
     def __getitem__(self, name: str) -> PanelKind:
         if name.startswith(PREFIX):
@@ -56,19 +56,21 @@ class _Kinds(Mapping[str, PanelKind]):
 
     def __iter__(self) -> Iterator[str]:
         yield from KINDS
-        library = self._desk.looks.library
+        library = self._app_context.preferences.library
         yield from (PREFIX + name for name in (library.names if library is not None else ()))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
-def all_kinds(desk: "WorkbenchContext") -> Mapping[str, PanelKind]:
+def all_kinds(context: "WorkbenchContext") -> Mapping[str, PanelKind]:
     """What a layout may name here: built in, and ``custom/NAME``; always as it is by now."""
-    return _Kinds(desk)
+    return _Kinds(context)
 
 
-def offer_widget(desk: "WorkbenchContext", name: str, source: str, *, by: str | None = None) -> str:
+def offer_widget(
+    context: "WorkbenchContext", name: str, source: str, *, by: str | None = None
+) -> str:
     """Keep a widget's source from an agent until the person approves it. Blocks; runs nothing.
 
     Returns:
@@ -79,7 +81,7 @@ def offer_widget(desk: "WorkbenchContext", name: str, source: str, *, by: str | 
     """
     from .library import CustomWidgetError
 
-    library = desk.looks.library
+    library = context.preferences.library
     if library is None:
         raise CustomWidgetError("custom widgets are not available here")
     library.offer(name, source, by=by)

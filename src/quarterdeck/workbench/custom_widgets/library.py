@@ -91,7 +91,7 @@ class WidgetLibrary:
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
 
-    def tell(self) -> None:
+    def notify_watchers(self) -> None:
         """Something changed; for callers of what blocks, back on their own thread."""
         for watcher in list(self._watchers):
             watcher()

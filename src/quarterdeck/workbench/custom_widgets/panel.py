@@ -109,8 +109,8 @@ class CustomPanel(Panel):
     """Anything; the widget's own are checked when it is loaded, which is when it is shown."""
     widget_name: ClassVar[str] = ""
 
-    def __init__(self, desk: "WorkbenchContext", options: Any, *, id: str | None = None) -> None:
-        super().__init__(desk, options, id=id)
+    def __init__(self, context: "WorkbenchContext", options: Any, *, id: str | None = None) -> None:
+        super().__init__(context, options, id=id)
         self._inner: Panel | None = None
         self._source: WidgetSource | None = None
         self._state: dict[str, Any] = {}
@@ -174,7 +174,7 @@ class CustomPanel(Panel):
 
     @property
     def _library(self) -> "WidgetLibrary | None":
-        return self.desk.looks.library
+        return self.context.preferences.library
 
     def _ask(self, name: str, instead: Any) -> Any:
         if self._inner is None:
@@ -210,7 +210,7 @@ class CustomPanel(Panel):
             options = msgspec.convert(self.options or {}, kind.options_type)
         except msgspec.ValidationError as error:
             raise CustomWidgetError(f"invalid options in the layout: {error}") from error
-        made = kind(self.desk, options)
+        made = kind(self.context, options)
         if self._state:
             made.recall(self._state)
         return made

@@ -73,7 +73,7 @@ def _grid() -> Node:
 
 
 def _wide() -> Node:
-    looks = TabsNode(
+    preferences = TabsNode(
         size="30%",
         children=(
             _panel("tree", title="files"),
@@ -81,7 +81,7 @@ def _wide() -> Node:
             _panel("feed", title="feed"),
         ),
     )
-    return Horizontal(stack_below=150, children=(_side("30%"), _panel("chat"), looks))
+    return Horizontal(stack_below=150, children=(_side("30%"), _panel("chat"), preferences))
 
 
 BUILTIN = {

@@ -49,18 +49,18 @@ class PanelSet:
     """Panels by their id; those whose id and widget stay are the same objects as before.
 
     Args:
-        desk: given to panels.
+        context: given to panels.
         kinds: the widgets that there are, by name.
         states: what panels remembered in an earlier run, by id.
     """
 
     def __init__(
         self,
-        desk: "WorkbenchContext",
+        context: "WorkbenchContext",
         kinds: "Mapping[str, PanelKind]",
         states: Mapping[str, dict[str, Any]],
     ) -> None:
-        self._desk = desk
+        self._app_context = context
         self._kinds = kinds
         self._states = dict(states)
         self._remembered: dict[str, dict[str, Any]] = {}
@@ -78,7 +78,7 @@ class PanelSet:
         for name, node in new.items():
             try:
                 panel: Panel = self._kinds[node.widget].load()(
-                    self._desk, self._options(node), id=f"panel-{name}"
+                    self._app_context, self._options(node), id=f"panel-{name}"
                 )
                 if (state := self._states.get(name)) is not None:
                     panel.recall(state)
@@ -142,7 +142,7 @@ class PanelSet:
         self._refuse_loss(gone, force)
         panels, nodes = dict(self.panels), dict(self._nodes)
         try:
-            gone += self._tell_options(wanted, set(gone), force)
+            gone += self._describe_options(wanted, set(gone), force)
             for name in gone:
                 del self.panels[name], self._nodes[name]
             made = self.make(shown)
@@ -196,15 +196,15 @@ class PanelSet:
                 except Exception:  # the code of a panel can be anybody's
                     log.exception("cannot capture the state of panel %r", name)
         known = {node.id for node in panels_of(layout)}
-        kept = self._states | self._remembered
-        return {name: state for name, state in kept.items() if name in known and state}
+        states = self._states | self._remembered
+        return {name: state for name, state in states.items() if name in known and state}
 
     def _refuse_loss(self, gone: Iterable[str], force: bool) -> None:
         lost = {name: what for name in gone if (what := self.panels[name].unsaved) is not None}
         if lost and not force:
             raise UnsavedPanelsError(lost)
 
-    def _tell_options(
+    def _describe_options(
         self, wanted: Mapping[str, PanelNode], gone: set[str], force: bool
     ) -> list[str]:
         """Give other options to panels that can take them; returns those that cannot."""

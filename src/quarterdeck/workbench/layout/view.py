@@ -55,7 +55,7 @@ class LayoutView(Widget):
     """Shows one tab of a layout; the panels of the others stay as they are.
 
     Args:
-        desk: given to panels.
+        context: given to panels.
         kinds: the widgets that there are, by name.
         layout: the first; checked already.
         states: what panels remembered in an earlier run, by id.
@@ -76,7 +76,7 @@ class LayoutView(Widget):
 
     def __init__(
         self,
-        desk: "WorkbenchContext",
+        context: "WorkbenchContext",
         kinds: "Mapping[str, PanelKind]",
         layout: Layout,
         *,
@@ -84,8 +84,8 @@ class LayoutView(Widget):
         tab: int = 0,
     ) -> None:
         super().__init__(id="view")
-        self._desk = desk
-        self._set = PanelSet(desk, kinds, states or {})
+        self._app_context = context
+        self._set = PanelSet(context, kinds, states or {})
         self.spec = layout
         """What is shown; changed by ``apply`` alone."""
         self.base = layout
@@ -301,7 +301,7 @@ class LayoutView(Widget):
             self._last[tab] = name
         if tab != self.tab:  # the message was on its way while another tab came to be shown
             return
-        self._desk.pin = lambda: panel.session if panel.is_attached else None
+        self._app_context.pin = lambda: panel.session if panel.is_attached else None
         self._show_titles()
         self.post_message(self.Changed())
 

@@ -22,9 +22,9 @@ class AgentsPanel(Panel):
 
     has_head = False
 
-    def __init__(self, desk: "WorkbenchContext", options: Any, *, id: str | None = None) -> None:
-        super().__init__(desk, options, id=id)
-        self.table = AgentTable(desk.roster, desk.clock, id="agents")
+    def __init__(self, context: "WorkbenchContext", options: Any, *, id: str | None = None) -> None:
+        super().__init__(context, options, id=id)
+        self.table = AgentTable(context.roster, context.clock, id="agents")
 
     def compose(self) -> ComposeResult:
         """The parts."""
@@ -32,12 +32,12 @@ class AgentsPanel(Panel):
 
     def on_mount(self) -> None:
         """Follow the agents and which is selected."""
-        choices = self.desk.looks.choices
+        choices = self.context.preferences.choices
         self.table.columns = tuple(name for name in choices.columns if name in COLUMNS)
         by = (choices.sort or "").removeprefix("-")
         if by in SORTS:
-            self.desk.roster.sort(by, is_reversed=(choices.sort or "").startswith("-"))
-        self._stops = [self.desk.watch(self._show), self.desk.roster.watch(self._show)]
+            self.context.roster.sort(by, is_reversed=(choices.sort or "").startswith("-"))
+        self._stops = [self.context.watch(self._show), self.context.roster.watch(self._show)]
         self._show()
 
     def on_unmount(self) -> None:
@@ -52,22 +52,22 @@ class AgentsPanel(Panel):
 
     def wanted(self, width: int) -> int | None:
         """See ``Panel``."""
-        return len(self.table.head(max(20, width))) + len(self.desk.roster.agents)
+        return len(self.table.head(max(20, width))) + len(self.context.roster.agents)
 
     @on(Picker.Moved, "#agents")
     def _moved(self, event: Picker.Moved) -> None:
         event.stop()
-        agent = next((a for a in self.desk.roster.agents if a.session == event.key), None)
+        agent = next((a for a in self.context.roster.agents if a.session == event.key), None)
         if agent is not None:
-            self.desk.select(agent.session)
+            self.context.select(agent.session)
 
     @on(Picker.Chosen, "#agents")
     def _chosen(self, event: Picker.Chosen) -> None:
         event.stop()
-        agent = next((a for a in self.desk.roster.agents if a.session == event.key), None)
+        agent = next((a for a in self.context.roster.agents if a.session == event.key), None)
         if agent is not None:
             self.post_message(self.AgentWanted(agent.session))
 
     def _show(self) -> None:
-        self.table.place(self.desk.shown)
+        self.table.place(self.context.shown)
         self.refresh(layout=True)

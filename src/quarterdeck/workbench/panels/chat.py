@@ -30,7 +30,7 @@ class ChatPanel(TranscriptPanel):
     """
 
     @dataclass
-    class Said(Message):
+    class PromptSubmitted(Message):
         """A text is to be sent, or a command done."""
 
         panel: "ChatPanel"
@@ -45,11 +45,11 @@ class ChatPanel(TranscriptPanel):
         """The parts."""
         yield AgentBar(classes="agent-bar")
         yield TranscriptView(id="transcript")
-        yield TroubleBar(self.desk, lambda: self.session)
+        yield TroubleBar(self.context, lambda: self.session)
         yield QueueBar(classes="queue")
         with Horizontal(classes="chat-row"):
             yield Label("❯", classes="chat-sign")
-            yield ChatInput(self._past, CompletionSource(self.desk, self), id="chat")
+            yield ChatInput(self._past, CompletionSource(self.context, self), id="chat")
 
     def on_mount(self) -> None:
         """Begin with what was typed before."""
@@ -60,7 +60,7 @@ class ChatPanel(TranscriptPanel):
     def on_unmount(self) -> None:
         """Keep the draft; another chat may have it from now on."""
         self.keep_draft()
-        self.desk.drafts.release(str(self.id))
+        self.context.drafts.release(str(self.id))
 
     def on_resize(self) -> None:
         """Where there is hardly room, the input stays."""
@@ -78,18 +78,18 @@ class ChatPanel(TranscriptPanel):
     def show(self, session: "SessionId | None") -> None:
         """See ``TranscriptPanel``; the draft changes with the agent."""
         self.keep_draft()
-        self._draft = self.desk.drafts.hold(session or NEW, str(self.id))
-        self.chat.set_text(self.desk.drafts.get(self._draft))
+        self._draft = self.context.drafts.hold(session or NEW, str(self.id))
+        self.chat.set_text(self.context.drafts.get(self._draft))
         super().show(session)
 
     def show_facts(self) -> None:
         """See ``TranscriptPanel``."""
         super().show_facts()
-        self._queue.show(self.desk.roster.find(self._shown))
+        self._queue.show(self.context.roster.find(self._shown))
 
     def keep_draft(self) -> bool:
         """Note what is typed; True if it is another than before."""
-        return bool(self._draft) and self.desk.drafts.put(self._draft, self.chat.draft)
+        return bool(self._draft) and self.context.drafts.put(self._draft, self.chat.draft)
 
     @property
     def draft(self) -> str:
@@ -98,7 +98,7 @@ class ChatPanel(TranscriptPanel):
 
     def show_draft(self) -> None:
         """Take the draft as it is known elsewhere, after it was on its way."""
-        self.chat.set_text(self.desk.drafts.get(self._draft))
+        self.chat.set_text(self.context.drafts.get(self._draft))
 
     @on(ChatInput.Changed, "#chat")
     def _typed(self, event: ChatInput.Changed) -> None:
@@ -109,8 +109,8 @@ class ChatPanel(TranscriptPanel):
     @on(ChatInput.Submitted)
     def _submitted(self, event: ChatInput.Submitted) -> None:
         event.stop()
-        self.post_message(self.Said(self, event.text, event.steers))
+        self.post_message(self.PromptSubmitted(self, event.text, event.steers))
 
     def _past(self) -> list[str]:
         session = self._shown
-        return self.desk.pages.store(session).prompts() if session is not None else []
+        return self.context.pages.store(session).prompts() if session is not None else []

@@ -145,27 +145,27 @@ class PolledPanel(Panel):
     """Seconds between two looks; None: it looks only when it is shown, or told to."""
 
     is_seen = False
-    _beat: Timer | None = None
+    _poll_timer: Timer | None = None
     _is_looking = False
     _looks_again = False
 
     def on_mount(self) -> None:
         """Get ready to look."""
         if self.EVERY is not None:
-            self._beat = self.set_interval(self.EVERY, self._beaten, pause=True)
+            self._poll_timer = self.set_interval(self.EVERY, self._poll, pause=True)
 
     def on_show(self) -> None:
         """Look at once, and go on."""
         self.is_seen = True
-        if self._beat is not None:
-            self._beat.resume()
+        if self._poll_timer is not None:
+            self._poll_timer.resume()
         self.look_now()
 
     def on_hide(self) -> None:
         """Rest."""
         self.is_seen = False
-        if self._beat is not None:
-            self._beat.pause()
+        if self._poll_timer is not None:
+            self._poll_timer.pause()
 
     def look_now(self) -> None:
         """Look without waiting; a look that is under way is followed by another."""
@@ -188,7 +188,7 @@ class PolledPanel(Panel):
         if target is not None:
             self.screen.set_focus(target)
 
-    def _beaten(self) -> None:
+    def _poll(self) -> None:
         if not self._is_looking:
             self.look_now()
 
@@ -211,8 +211,8 @@ class PagePanel(PolledPanel):
     KIND: ClassVar[str] = "page"
     """What it is called while it shows no file."""
 
-    def __init__(self, desk: Any, options: Any, *, id: str | None = None) -> None:
-        super().__init__(desk, options, id=id)
+    def __init__(self, context: Any, options: Any, *, id: str | None = None) -> None:
+        super().__init__(context, options, id=id)
         self.path: str | None = self.absolute(options.path)
         self._problem: str | None = None
         self._identity: object = None
@@ -240,7 +240,7 @@ class PagePanel(PolledPanel):
         """The page for a width."""
         raise NotImplementedError
 
-    def tell_head(self) -> None:
+    def show_head(self) -> None:
         """Say in the first line what is shown."""
         raise NotImplementedError
 
@@ -255,7 +255,7 @@ class PagePanel(PolledPanel):
 
     def absolute(self, path: str | None) -> str | None:
         """A path as options have it, from the directory that the person is in."""
-        return None if path is None else make_absolute(self.desk.cwd, path)
+        return None if path is None else make_absolute(self.context.cwd, path)
 
     def update(self) -> None:
         """Show what was read."""
@@ -265,4 +265,4 @@ class PagePanel(PolledPanel):
         if self._scroll is not None and self.has_content:
             self.page.scroll_to(y=self._scroll, animate=False, force=True)
             self._scroll = None
-        self.tell_head()
+        self.show_head()

@@ -45,7 +45,7 @@ class SessionList(Picker):
     def __init__(self, clock: WallClock, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._clock = clock
-        self._told: list[Line] = []
+        self._notices: list[Line] = []
         self._places = False
         self._snippets: dict[str, str] = {}
         self.sessions: dict[str, HistorySession] = {}
@@ -53,19 +53,19 @@ class SessionList(Picker):
     def take(
         self,
         sessions: "Iterable[HistorySession]",
-        told: list[Line],
+        notices: list[Line],
         *,
         places: bool,
         snippets: "Mapping[HistorySession, str] | None" = None,
     ) -> None:
         """Show other sessions; the cursor stays on its session.
 
-        ``told`` stands above them; ``places`` says whether to tell where each worked, ``snippets``
+        ``notices`` are shown above; ``places``: whether to show where each worked; ``snippets``:
         what was found in it.
         """
-        self._told, self._places = told, places
+        self._notices, self._places = notices, places
         self.sessions = {_key(past): past for past in sessions}
-        self._snippets = {_key(past): said for past, said in (snippets or {}).items()}
+        self._snippets = {_key(past): snippet for past, snippet in (snippets or {}).items()}
         if self.cursor not in self.sessions:
             self.cursor = next(iter(self.sessions), None)
         self.update()
@@ -77,7 +77,7 @@ class SessionList(Picker):
 
     def head(self, width: int) -> list[Line]:
         """See ``Picker``."""
-        return self._told
+        return self._notices
 
     def rows(self, width: int) -> list[tuple[str, Line]]:
         """See ``Picker``."""
@@ -113,13 +113,13 @@ class HistoryPanel(PolledPanel):
         Binding("r", "look", "refresh"),
     ]
 
-    def __init__(self, desk: Any, options: HistoryOptions, *, id: str | None = None) -> None:
-        super().__init__(desk, options, id=id)
+    def __init__(self, context: Any, options: HistoryOptions, *, id: str | None = None) -> None:
+        super().__init__(context, options, id=id)
         self.everywhere = options.everywhere
         self.environment: dict[str, str] = dict(os.environ)
         """Tells where the agents keep their sessions."""
         self.head = HeadLine()
-        self.list = SessionList(desk.clock, id="past")
+        self.list = SessionList(context.clock, id="past")
         self.bar = AskBar()
         self.words = ""
         """What the sessions shown have in them; empty: all are shown."""
@@ -152,7 +152,7 @@ class HistoryPanel(PolledPanel):
         """See ``PolledPanel``."""
         from quarterdeck.drivers.history.history import AgentHistory
 
-        where = None if self.everywhere else Path(self.desk.cwd)
+        where = None if self.everywhere else Path(self.context.cwd)
         try:
             history = AgentHistory.of(self.environment)
             listed = await history.list(where, limit=_MOST)
@@ -164,17 +164,19 @@ class HistoryPanel(PolledPanel):
             hits = history.search(self.words, listed.sessions, limit=_MOST)
             found = {hit.past: hit.snippet async for hit in hits}
         some = tuple(found) if self.words else listed.sessions
-        told = [_failure(agent, reason) for agent, reason in listed.failures.items()]
+        notices = [_failure(agent, reason) for agent, reason in listed.failures.items()]
         if not some:
-            told.append(((self._nothing(), "faint"),))
-        self.list.take(some, told, places=self.everywhere, snippets=found)
+            notices.append(((self._nothing(), "faint"),))
+        self.list.take(some, notices, places=self.everywhere, snippets=found)
         self._say(len(some), len(listed.sessions))
 
     def _say(self, some: int, every: int) -> None:
-        place = "all directories" if self.everywhere else sanitize_text(self.desk.cwd)
+        place = "all directories" if self.everywhere else sanitize_text(self.context.cwd)
         count = f"{some} session{'s' * (some != 1)}"
-        told = f"{count} of {every} with {sanitize_line(self.words, 40)}" if self.words else count
-        self.head.show(place, (f"  {told if every else 'none yet'}", "faint"))
+        notices = (
+            f"{count} of {every} with {sanitize_line(self.words, 40)}" if self.words else count
+        )
+        self.head.show(place, (f"  {notices if every else 'none yet'}", "faint"))
 
     def _nothing(self) -> str:
         if self.words:
@@ -235,8 +237,8 @@ class HistoryPanel(PolledPanel):
         given = self.environment
         homes = {key: given[key] for key in VARIABLES if key in given}
         try:
-            done = await self.desk.fleet.import_session(
-                past.agent, past.id, homes, cwd=past.cwd or self.desk.cwd
+            done = await self.context.fleet.import_session(
+                past.agent, past.id, homes, cwd=past.cwd or self.context.cwd
             )
             if then is not None:
                 await then(done.agent)
@@ -247,7 +249,7 @@ class HistoryPanel(PolledPanel):
 
     async def _resumed(self, info: "AgentInfo") -> None:
         if not info.is_live:
-            await self.desk.fleet.resume(info.session)
+            await self.context.fleet.resume(info.session)
 
 
 def _failure(agent: str, reason: str) -> Line:

@@ -64,11 +64,11 @@ class InboxPanel(Panel):
 
     def compose(self) -> ComposeResult:
         """The parts."""
-        yield InboxList(self.desk.inbox, self.desk.clock, id="inbox")
+        yield InboxList(self.context.inbox, self.context.clock, id="inbox")
 
     def on_mount(self) -> None:
         """Follow the store."""
-        self._stop = self.desk.inbox.watch(self._changed)
+        self._stop = self.context.inbox.watch(self._changed)
 
     def on_unmount(self) -> None:
         """Let go of the store."""
@@ -77,12 +77,12 @@ class InboxPanel(Panel):
     @property
     def title(self) -> str:
         """See ``Panel``."""
-        count = len(self.desk.inbox.items)
+        count = len(self.context.inbox.items)
         return f"{count} {'needs' if count == 1 else 'need'} you · ctrl+g"
 
     def wanted(self, width: int) -> int | None:
         """See ``Panel``."""
-        return len(self.desk.inbox.items)
+        return len(self.context.inbox.items)
 
     def _changed(self) -> None:
         self.post_message(self.Renamed(self))

@@ -85,8 +85,8 @@ class MarkdownPanel(PagePanel):
         Binding("r", "reload", "reload"),
     ]
 
-    def __init__(self, desk: Any, options: MarkdownOptions, *, id: str | None = None) -> None:
-        super().__init__(desk, options, id=id)
+    def __init__(self, context: Any, options: MarkdownOptions, *, id: str | None = None) -> None:
+        super().__init__(context, options, id=id)
         self.links: list[MarkdownLink] = []
         self.at: int | None = None
         """The link that is chosen."""
@@ -153,7 +153,7 @@ class MarkdownPanel(PagePanel):
         if self.links:
             self.at = 0 if self.at is None else (self.at + step) % len(self.links)
             self._reveal(self.links[self.at])
-            self.tell_head()
+            self.show_head()
 
     def action_open(self) -> None:
         """Open the chosen link: another page here, other files in their own panel."""
@@ -195,9 +195,9 @@ class MarkdownPanel(PagePanel):
         if self.path is None:
             return [(("no file; press enter on one in the file tree", "faint"),)]
         if self._source is None:
-            told = [(("reading …", "faint"),)]
+            notice = [(("reading …", "faint"),)]
             problem = f"cannot show {self.path!r}: {self._problem}."
-            return problem_lines(problem, width) if self._problem else told
+            return problem_lines(problem, width) if self._problem else notice
         lines = markdown_lines(self._source, max(10, width))
         if self._is_cut:
             lines = [*lines, (("… truncated; view it as a file to see the rest", "faint"),)]
@@ -213,19 +213,19 @@ class MarkdownPanel(PagePanel):
                         self.page.scroll_to(y=max(0, y - 2), animate=False)
                     return
 
-    def tell_head(self) -> None:
+    def show_head(self) -> None:
         """See ``PagePanel``."""
         if self.path is None:
             self.head.show("no file")
             return
-        path = format_path(self.desk.cwd, self.path)
-        told = f"  {count_noun(len(self.links), 'link')} (n)" if self.links else ""
+        path = format_path(self.context.cwd, self.path)
+        notice = f"  {count_noun(len(self.links), 'link')} (n)" if self.links else ""
         if self.at is not None and self.at < len(self.links):
             target = sanitize_line(self.links[self.at].target, 80)
-            told = f"  link {self.at + 1}/{len(self.links)}: {target} (enter opens)"
+            notice = f"  link {self.at + 1}/{len(self.links)}: {target} (enter opens)"
         problem = f"  ✗ {sanitize_text(self._problem)}" if self._problem and self._source else ""
         back = "  b: back" if self._back else ""
-        self.head.show(path, (problem, "bad"), (told, "text"), (back, "faint"))
+        self.head.show(path, (problem, "bad"), (notice, "text"), (back, "faint"))
 
 
 def _read(reader: FileReader) -> tuple[str, list[MarkdownLink], bool]:

@@ -28,8 +28,8 @@ class MissingPanel(Panel):
     options_type = MissingOptions
     can_focus = True
 
-    def __init__(self, desk: "WorkbenchContext", options: Any, *, id: str | None = None) -> None:
-        super().__init__(desk, options, id=id)
+    def __init__(self, context: "WorkbenchContext", options: Any, *, id: str | None = None) -> None:
+        super().__init__(context, options, id=id)
         self._state: dict[str, Any] = {}
 
     def compose(self) -> ComposeResult:

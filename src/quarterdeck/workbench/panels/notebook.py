@@ -121,8 +121,8 @@ def _output(output: dict[str, Any]) -> Iterator[tuple[str, str]]:
     elif kind == "error":
         trace = output.get("traceback")
         lines = cast("list[Any]", trace) if isinstance(trace, list) else []
-        told = "\n".join(_text(line) for line in lines)
-        yield "bad", _bounded(told or f"{output.get('ename')}: {output.get('evalue')}")
+        notice = "\n".join(_text(line) for line in lines)
+        yield "bad", _bounded(notice or f"{output.get('ename')}: {output.get('evalue')}")
     else:
         yield from _data(_table(output.get("data")))
 
@@ -186,8 +186,8 @@ class NotebookPanel(PagePanel):
         Binding("r", "reload", "reload"),
     ]
 
-    def __init__(self, desk: Any, options: NotebookOptions, *, id: str | None = None) -> None:
-        super().__init__(desk, options, id=id)
+    def __init__(self, context: Any, options: NotebookOptions, *, id: str | None = None) -> None:
+        super().__init__(context, options, id=id)
         self._notebook: Notebook | None = None
         self._tops: list[int] = []
 
@@ -242,8 +242,8 @@ class NotebookPanel(PagePanel):
         if self.path is None:
             return [(("no notebook", "faint"),)]
         if self._notebook is None:
-            told = [(("reading …", "faint"),)]
-            return problem_lines(self._problem, width) if self._problem else told
+            notice = [(("reading …", "faint"),)]
+            return problem_lines(self._problem, width) if self._problem else notice
         lines: list[Line] = problem_lines(self._problem, width) if self._problem else []
         for cell in self._notebook.cells:
             self._tops.append(len(lines))
@@ -255,9 +255,9 @@ class NotebookPanel(PagePanel):
             lines.append(((f"… {self._notebook.left_out:,} more cells", "faint"),))
         return lines
 
-    def tell_head(self) -> None:
+    def show_head(self) -> None:
         """See ``PagePanel``."""
-        path = "no notebook" if self.path is None else format_path(self.desk.cwd, self.path)
+        path = "no notebook" if self.path is None else format_path(self.context.cwd, self.path)
         cells = (
             f"  {count_noun(len(self._notebook.cells), 'cell')}"
             if self._notebook is not None

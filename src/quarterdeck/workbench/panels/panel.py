@@ -1,8 +1,8 @@
 """What a panel is: a widget that a layout names, makes, keeps and gives back its state.
 
-A panel knows the desk and its options, never another panel or the layout. What it wants from the
+A panel knows the context and its options, never another panel or the layout. What it wants from the
 rest of the workbench it posts as a message; what it shows comes from a store or from files. It is
-mountable alone: ``SomePanel(desk, options, id="x")`` in any Textual application.
+mountable alone: ``SomePanel(context, options, id="x")`` in any Textual application.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Panel(Widget):
     """Base of every panel.
 
     Args:
-        desk: the fleet, the stores, and where the person is.
+        context: the fleet, the stores, and where the person is.
         options: of ``options_type``; checked already.
         id: the panel's id in the layout, as a widget's id.
     """
@@ -65,10 +65,15 @@ class Panel(Widget):
     class Altered(Message):
         """What it remembers is another now: kept over a restart from here on."""
 
-    def __init__(self, desk: "WorkbenchContext", options: Any, *, id: str | None = None) -> None:
+    def __init__(self, context: "WorkbenchContext", options: Any, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.desk = desk
+        self.context = context
         self.options = options
+
+    @property
+    def desk(self) -> "WorkbenchContext":
+        """The old name of ``context``; widgets that people wrote use it."""
+        return self.context
 
     @property
     def title(self) -> str:

@@ -35,7 +35,7 @@ class TranscriptPanel(Panel):
     has_head = False
     options: AgentOptions
 
-    _kept: Mapping[str, TranscriptSpot] = MappingProxyType({})
+    _saved_places: Mapping[str, TranscriptSpot] = MappingProxyType({})
     """Where transcripts were read in an earlier run, by session."""
 
     _is_ready = False
@@ -49,10 +49,10 @@ class TranscriptPanel(Panel):
         """Follow the agents and which is selected."""
         self.transcript = self.query_one(TranscriptView)
         self._bar = self.query_one(AgentBar)  # kept: the stores may change while this is removed
-        self.transcript.places.recall(self._kept)
+        self.transcript.places.recall(self._saved_places)
         self._is_ready = True
         self._shown: SessionId | None = None
-        self._stops = [self.desk.watch(self._changed), self.desk.roster.watch(self._changed)]
+        self._stops = [self.context.watch(self._changed), self.context.roster.watch(self._changed)]
         self.show(self.session)
 
     def on_unmount(self) -> None:
@@ -63,7 +63,7 @@ class TranscriptPanel(Panel):
     @property
     def title(self) -> str:
         """See ``Panel``."""
-        agent = self.desk.roster.find(self.session)
+        agent = self.context.roster.find(self.session)
         return agent.name if agent is not None else (self.options.agent or self.kind)
 
     @property
@@ -80,8 +80,8 @@ class TranscriptPanel(Panel):
     def session(self) -> "SessionId | None":
         """See ``Panel``."""
         if self.options.agent is None:
-            return self.desk.shown
-        return self.desk.find_session(self.options.agent)
+            return self.context.shown
+        return self.context.find_session(self.options.agent)
 
     def change(self, options: AgentOptions) -> bool:
         """See ``Panel``: shows another agent."""
@@ -102,7 +102,7 @@ class TranscriptPanel(Panel):
             self.close_screen()
             return
         screen = AgentTerminalView(
-            self.desk, check_agent_terminal(self.desk.roster.find(self.session))
+            self.context, check_agent_terminal(self.context.roster.find(self.session))
         )
         has_focus = self.transcript.has_focus
         self.transcript.display = False
@@ -130,7 +130,7 @@ class TranscriptPanel(Panel):
         if session != self._shown:
             self.close_screen()
         self._shown = session
-        store = self.desk.pages.store(session) if session is not None else None
+        store = self.context.pages.store(session) if session is not None else None
         self.transcript.show(store)
         self.show_facts()
         self.show_hints()
@@ -141,13 +141,13 @@ class TranscriptPanel(Panel):
 
     def remember(self) -> dict[str, Any]:
         """See ``Panel``: where it is read, unless that is at the end."""
-        kept = self.transcript.places.remember() if self._is_ready else self._kept
-        return {"read": {session: list(spot) for session, spot in kept.items()}} if kept else {}
+        places = self.transcript.places.remember() if self._is_ready else self._saved_places
+        return {"read": {session: list(spot) for session, spot in places.items()}} if places else {}
 
     def recall(self, state: dict[str, Any]) -> None:
         """See ``Panel``."""
         with suppress(msgspec.ValidationError):
-            self._kept = msgspec.convert(state.get("read", {}), dict[str, TranscriptSpot])
+            self._saved_places = msgspec.convert(state.get("read", {}), dict[str, TranscriptSpot])
 
     def go_to(self, seq: int) -> None:
         """Show a record of the transcript, if its view can do that."""
@@ -157,22 +157,22 @@ class TranscriptPanel(Panel):
 
     def show_facts(self) -> None:
         """Show the agent as the fleet last told it."""
-        self._bar.show(self.desk.roster.find(self._shown))
+        self._bar.show(self.context.roster.find(self._shown))
 
     def show_hints(self) -> None:
         """Say what happened and what to do, where there is nothing else to see."""
         from ..empty_state import empty_lines, unknown_agent_lines
 
         width = max(20, self.transcript.size.width - 2)
-        desk = self.desk
+        context = self.context
         store = self.transcript.store
         if store is not None and not store.is_loaded:
             self.transcript.empty = []  # its first page is on its way
-        elif self.options.agent is not None and desk.roster.is_known:
+        elif self.options.agent is not None and context.roster.is_known:
             self.transcript.empty = unknown_agent_lines(self.options.agent, width)
         else:
             self.transcript.empty = empty_lines(
-                desk.host, desk.host_reason, desk.cwd, width, desk.ground
+                context.host, context.host_reason, context.cwd, width, context.discovery
             )
         self.transcript.refresh()
 

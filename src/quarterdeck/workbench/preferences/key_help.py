@@ -34,23 +34,23 @@ _NAMES = {
 
 
 def collect_key_help(
-    looks: "Preferences | None" = None, main: "MainScreen | None" = None
+    preferences: "Preferences | None" = None, main: "MainScreen | None" = None
 ) -> list[HelpSection]:
     """Titles, and below each the keys and what they do, as they are at the moment.
 
     Args:
-        looks: the person's own keys; None: the defaults.
+        preferences: the person's own keys; None: the defaults.
         main: the widgets that are shown; None: no widget is.
     """
     from ..keyboard import WORKBENCH_BINDINGS
     from ..screens.permission import PermissionScreen
     from ..screens.question import QuestionScreen
 
-    keymap = looks.keymap if looks is not None else ()
+    keymap = preferences.keymap if preferences is not None else ()
     mine = {bound.key for bound in keymap if bound.when == "main"}
     parts: list[HelpSection] = [
         ("Everywhere", [*_keys(WORKBENCH_BINDINGS, without=mine), *_palette(mine)]),
-        *(_person(looks) if looks is not None else ()),
+        *(_person(preferences) if preferences is not None else ()),
         *_shown_parts(main, mine),
         *_panel_parts(main, mine),
         ("When an agent needs permission", _keys(PermissionScreen.BINDINGS, hidden=False)),
@@ -85,17 +85,17 @@ def _palette(mine: set[str]) -> list[tuple[str, str]]:
     return [] if "ctrl+p" in mine else [("ctrl+p", "search all commands")]
 
 
-def _person(looks: "Preferences") -> list[HelpSection]:
+def _person(preferences: "Preferences") -> list[HelpSection]:
     rows = [
         (format_key(bound.key), bound.shown + (f" in {bound.when}" if bound.when != "main" else ""))
-        for bound in looks.keymap
+        for bound in preferences.keymap
     ]
     how = [
         ("/bind KEY COMMAND", "bind a key; add @transcript, @agents, … to bind it only there"),
         ("/unbind KEY", "unbind a key; /rebind KEY restores the default"),
     ]
-    if looks.keys_file is not None:
-        how.append(("keys.toml", f"{looks.keys_file}"))
+    if preferences.keys_file is not None:
+        how.append(("keys.toml", f"{preferences.keys_file}"))
     return [("Your own keys", rows + how)]
 
 

@@ -255,9 +255,9 @@ def _bound(name: str, value: Any, commands: Collection[str], places: Collection[
 
 
 def _value(bound: KeyBinding) -> str | dict[str, str]:
-    said = f"{bound.command} {bound.words}".strip()
+    text = f"{bound.command} {bound.words}".strip()
     if bound.when == MAIN:
-        return said
+        return text
     return {"command": bound.command, "words": bound.words, "when": bound.when}
 
 

@@ -113,27 +113,27 @@ def load_preferences(places: "Places", cwd: str, environ: Mapping[str, str]) -> 
     from ..commands.registry import COMMANDS
     from .keymap import KEY_PLACES
 
-    looks = Preferences(places=places, cwd=cwd, project=_trusted_project(places, Path(cwd)))
-    looks.has_colours = "NO_COLOR" not in environ and environ.get("TERM") != "dumb"
+    preferences = Preferences(places=places, cwd=cwd, project=_trusted_project(places, Path(cwd)))
+    preferences.has_colours = "NO_COLOR" not in environ and environ.get("TERM") != "dumb"
     try:
         data = _choices_file(places).read_bytes()
-        looks.choices = msgspec.json.decode(data, type=SavedPreferences)
+        preferences.choices = msgspec.json.decode(data, type=SavedPreferences)
     except FileNotFoundError:
         pass
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        looks.problems.append(f"cannot read {_choices_file(places)}: {error}")
+        preferences.problems.append(f"cannot read {_choices_file(places)}: {error}")
     keys = places.config / "keys.toml"
     names = [command.name for command in COMMANDS]
-    looks.keymap, problems = load_keymap(keys, names, {MAIN, *KEY_PLACES})
-    looks.problems += problems
-    if (places.config / "widgets").is_dir() and looks.library is not None:
-        looks.library.scan()
-    looks.theme = find_theme(looks.chosen_theme, looks.theme_folders)
-    if looks.theme is None:
-        looks.problems.append(
-            f"theme {looks.chosen_theme!r} no longer exists; press f9 for the list"
+    preferences.keymap, problems = load_keymap(keys, names, {MAIN, *KEY_PLACES})
+    preferences.problems += problems
+    if (places.config / "widgets").is_dir() and preferences.library is not None:
+        preferences.library.scan()
+    preferences.theme = find_theme(preferences.chosen_theme, preferences.theme_folders)
+    if preferences.theme is None:
+        preferences.problems.append(
+            f"theme {preferences.chosen_theme!r} no longer exists; press f9 for the list"
         )
-    return looks
+    return preferences
 
 
 def _choices_file(places: "Places") -> Path:

@@ -45,20 +45,22 @@ ScreenCallHandler: TypeAlias = "Callable[[ScreenController, Any], Awaitable[Any]
 class ScreenCallSpec(Struct, frozen=True, kw_only=True):
     """Something that can be done to the screen."""
 
-    wish: type[ScreenCallArguments]
+    arguments_type: type[ScreenCallArguments]
     do: ScreenCallHandler
 
 
-def specify_call(wish: type[ScreenCallArguments], do: ScreenCallHandler) -> ScreenCallSpec:
+def specify_call(
+    arguments_type: type[ScreenCallArguments], do: ScreenCallHandler
+) -> ScreenCallSpec:
     """A deed and the type of its arguments."""
-    return ScreenCallSpec(wish=wish, do=do)
+    return ScreenCallSpec(arguments_type=arguments_type, do=do)
 
 
 class ScreenHost(Protocol):
     """The application, as calls to the screen need it."""
 
-    desk: "WorkbenchContext"
-    looks: "Preferences"
+    context: "WorkbenchContext"
+    preferences: "Preferences"
     kinds: "Mapping[str, PanelKind]"
 
     @property
@@ -76,7 +78,7 @@ class ScreenHost(Protocol):
         """Whether keys go to a terminal now."""
         ...
 
-    def tell(self, words: str, is_bad: bool = False) -> None:
+    def show_message(self, words: str, is_bad: bool = False) -> None:
         """Show a line for some time."""
         ...
 
@@ -122,13 +124,13 @@ class ScreenController:
         if found is None:
             raise RefusedCallError(f"unknown call {name!r}; choose from {', '.join(sorted(calls))}")
         try:
-            wish = msgspec.convert(dict(arguments), found.wish)
+            arguments_type = msgspec.convert(dict(arguments), found.arguments_type)
         except msgspec.ValidationError as error:
             raise RefusedCallError(f"{name}: {error}") from error
         async with self._turn:
             self.by = by
             try:
-                return await found.do(self, wish)
+                return await found.do(self, arguments_type)
             finally:
                 self.by = PERSON
 

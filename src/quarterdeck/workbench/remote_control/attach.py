@@ -52,20 +52,20 @@ class WorkbenchAttachment:
 
     Args:
         app: the workbench: its screens and its focus.
-        desk: the fleet, and how the connection to it is.
+        context: the fleet, and how the connection to it is.
         call: carries out what is asked; one at a time, within the application.
     """
 
-    def __init__(self, app: "App[None]", desk: "WorkbenchContext", call: CarryOutCall) -> None:
+    def __init__(self, app: "App[None]", context: "WorkbenchContext", call: CarryOutCall) -> None:
         self._app = app
-        self._desk = desk
+        self._app_context = context
         self._call = call
         self._turn = asyncio.Lock()
         self._used = asyncio.Event()
         self._linked = asyncio.Event()
         self._last = 0.0
         self._cwd = ""
-        self._context: Context = copy_context()
+        self._variables: Context = copy_context()
 
     def used(self) -> None:
         """The person has pressed a key, or clicked."""
@@ -77,8 +77,8 @@ class WorkbenchAttachment:
 
         A host that is older than screens is left in peace.
         """
-        self._context = copy_context()
-        unwatch = self._desk.watch(self._look)
+        self._variables = copy_context()
+        unwatch = self._app_context.watch(self._look)
         self._look()
         try:
             while True:
@@ -94,17 +94,17 @@ class WorkbenchAttachment:
             unwatch()
 
     async def _offer(self) -> None:
-        desk = self._desk
-        self._cwd = desk.cwd
+        context = self._app_context
+        self._cwd = context.cwd
         idle = monotonic() - self._last if self._last else 0.0
-        async with desk.fleet.attach_screen(self.answer, cwd=self._cwd, idle=idle) as screen:
-            await self._tell(screen)
+        async with context.fleet.attach_screen(self.answer, cwd=self._cwd, idle=idle) as screen:
+            await self._report_use(screen)
 
-    async def _tell(self, screen: "WorkbenchRegistration") -> None:
+    async def _report_use(self, screen: "WorkbenchRegistration") -> None:
         while True:
             await self._used.wait()
             self._used.clear()
-            before, self._cwd = self._cwd, self._desk.cwd
+            before, self._cwd = self._cwd, self._app_context.cwd
             await screen.active(self._cwd if self._cwd != before else None)
             await asyncio.sleep(PACE)
 
@@ -112,9 +112,9 @@ class WorkbenchAttachment:
         """Carry out a call, after those that came before it."""
         async with self._turn:
             # The link to the host knows nothing of the application, which widgets need.
-            context = self._context.copy()
+            variables = self._variables.copy()
             work = self._do(name, arguments, by)
-            return await start_task(work, name=f"call of {name}", context=context)
+            return await start_task(work, name=f"call of {name}", context=variables)
 
     async def _do(self, name: str, arguments: dict[str, Any], by: str) -> Any:
         is_busy = self._is_busy
@@ -127,15 +127,15 @@ class WorkbenchAttachment:
             if is_busy or name not in _MOVES:
                 _give_back(before)
         if name == "offer_widget":
-            self._tell_offer(str(arguments.get("name")), by)
+            self._show_offer(str(arguments.get("name")), by)
         return answer
 
-    def _tell_offer(self, name: str, by: str) -> None:
-        desk = self._desk
-        agent = desk.roster.find(desk.find_session(by))
+    def _show_offer(self, name: str, by: str) -> None:
+        context = self._app_context
+        agent = context.roster.find(context.find_session(by))
         who = agent.name if agent is not None else by
-        told = f"{who} offers a widget; review it with /widget approve {name}"
-        self._app.notify(sanitize_text(told), timeout=_SHOWN, markup=False)
+        text = f"{who} offers a widget; review it with /widget approve {name}"
+        self._app.notify(sanitize_text(text), timeout=_SHOWN, markup=False)
 
     @property
     def _is_busy(self) -> bool:
@@ -143,10 +143,10 @@ class WorkbenchAttachment:
         return len(self._app.screen_stack) > 1 or monotonic() - self._last < _TYPING
 
     def _look(self) -> None:
-        desk = self._desk
-        if desk.host == "connected":
+        context = self._app_context
+        if context.host == "connected":
             self._linked.set()
-        if desk.cwd != self._cwd:
+        if context.cwd != self._cwd:
             self._used.set()
 
 

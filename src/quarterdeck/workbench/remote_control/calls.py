@@ -103,28 +103,32 @@ class _Notify(ScreenCallArguments, frozen=True, kw_only=True, forbid_unknown_fie
 # Layouts
 
 
-async def _get_layout(desk: ScreenController, _: ScreenCallArguments) -> Any:
-    view = desk.app.main.view
+async def _get_layout(controller: ScreenController, _: ScreenCallArguments) -> Any:
+    view = controller.app.main.view
     return {
         "layout": dump_layout(view.spec),
         "tab": view.tab + 1,
         "focus": view.current,
         "size": [view.size.width, view.size.height],
-        "format": describe_format(desk.app.kinds),
+        "format": describe_format(controller.app.kinds),
     }
 
 
-async def _set_layout(desk: ScreenController, wish: _SetLayout) -> Any:
-    layout = parse_layout(wish.layout, desk.app.kinds)
-    await _show(desk, layout, is_base=True, force=wish.force)
+async def _set_layout(controller: ScreenController, arguments: _SetLayout) -> Any:
+    layout = parse_layout(arguments.layout, controller.app.kinds)
+    await _show(controller, layout, is_base=True, force=arguments.force)
     return {"panels": [panel.id for panel in panels_of(layout)]}
 
 
-async def _load_layout(desk: ScreenController, wish: _Named) -> Any:
-    layout = await asyncio.to_thread(desk.app.layouts.load, wish.name, desk.app.kinds)
-    if wish.name == "grid":
-        layout = _with_agents(layout, [agent.session for agent in desk.app.desk.roster.agents])
-    await _show(desk, layout, tab=0, is_base=True, force=wish.force)
+async def _load_layout(controller: ScreenController, arguments: _Named) -> Any:
+    layout = await asyncio.to_thread(
+        controller.app.layouts.load, arguments.name, controller.app.kinds
+    )
+    if arguments.name == "grid":
+        layout = _with_agents(
+            layout, [agent.session for agent in controller.app.context.roster.agents]
+        )
+    await _show(controller, layout, tab=0, is_base=True, force=arguments.force)
     return {"panels": [panel.id for panel in panels_of(layout)]}
 
 
@@ -137,23 +141,25 @@ def _with_agents(layout: Layout, sessions: list[str]) -> Layout:
     return layout
 
 
-async def _save_layout(desk: ScreenController, wish: _Save) -> Any:
-    spec = desk.app.main.view.spec
-    path = await asyncio.to_thread(desk.app.layouts.save, wish.name, spec, wish.scope)
+async def _save_layout(controller: ScreenController, arguments: _Save) -> Any:
+    spec = controller.app.main.view.spec
+    path = await asyncio.to_thread(
+        controller.app.layouts.save, arguments.name, spec, arguments.scope
+    )
     return {"file": str(path)}
 
 
-async def _delete_layout(desk: ScreenController, wish: _Named) -> Any:
-    await asyncio.to_thread(desk.app.layouts.delete, wish.name)
+async def _delete_layout(controller: ScreenController, arguments: _Named) -> Any:
+    await asyncio.to_thread(controller.app.layouts.delete, arguments.name)
 
 
-async def _list_layouts(desk: ScreenController, _: ScreenCallArguments) -> Any:
-    found = await asyncio.to_thread(desk.app.layouts.all)
+async def _list_layouts(controller: ScreenController, _: ScreenCallArguments) -> Any:
+    found = await asyncio.to_thread(controller.app.layouts.all)
     return {"layouts": [{"name": one.name, "scope": one.scope, "help": one.help} for one in found]}
 
 
 async def _show(
-    desk: ScreenController,
+    controller: ScreenController,
     layout: Layout,
     *,
     tab: int | None = None,
@@ -161,55 +167,57 @@ async def _show(
     force: bool = False,
 ) -> None:
     """Apply a layout; the focus stays if its panel does."""
-    view = desk.app.main.view
+    view = controller.app.main.view
     before = view.current
-    await view.apply(layout, tab=tab, is_base=is_base, force=force and desk.is_person)
+    await view.apply(layout, tab=tab, is_base=is_base, force=force and controller.is_person)
     known = {panel.id for panel in panels_of(view.root)}
-    if desk.may_focus or before not in known:
+    if controller.may_focus or before not in known:
         view.enter(before if before in known else None)
 
 
 # Tabs and panels
 
 
-async def _open_tab(desk: ScreenController, wish: _OpenTab) -> Any:
-    view = desk.app.main.view
+async def _open_tab(controller: ScreenController, arguments: _OpenTab) -> Any:
+    view = controller.app.main.view
     spec = view.spec
-    root: Any = wish.root
+    root: Any = arguments.root
     if root is None:
         root = {"type": "panel", "id": edit.free_id(spec, "chat"), "widget": "chat"}
-    title = wish.title or str(len(spec.tabs) + 1)
+    title = arguments.title or str(len(spec.tabs) + 1)
     data = dump_layout(spec)
     layout = parse_layout(
-        {**data, "tabs": [*data["tabs"], {"title": title, "root": root}]}, desk.app.kinds
+        {**data, "tabs": [*data["tabs"], {"title": title, "root": root}]}, controller.app.kinds
     )
-    await view.apply(layout, tab=len(spec.tabs) if desk.may_focus else None)
-    if desk.may_focus:
+    await view.apply(layout, tab=len(spec.tabs) if controller.may_focus else None)
+    if controller.may_focus:
         view.enter(None)
     return {"tab": len(layout.tabs), "panels": [p.id for p in panels_of(layout.tabs[-1])]}
 
 
-async def _close_tab(desk: ScreenController, wish: _Tab) -> Any:
-    view = desk.app.main.view
-    at = _tab_at(view.spec, wish.tab, view.tab)
+async def _close_tab(controller: ScreenController, arguments: _Tab) -> Any:
+    view = controller.app.main.view
+    at = _tab_at(view.spec, arguments.tab, view.tab)
     layout = edit.close_tab(view.spec, at)
     shown = view.tab - 1 if at < view.tab else view.tab
-    await _show(desk, layout, tab=max(0, shown), force=wish.force)
+    await _show(controller, layout, tab=max(0, shown), force=arguments.force)
     return {"tabs": [tab.title for tab in layout.tabs]}
 
 
-async def _rename_tab(desk: ScreenController, wish: _RenameTab) -> Any:
-    view = desk.app.main.view
-    layout = edit.rename_tab(view.spec, _tab_at(view.spec, wish.tab, view.tab), wish.title)
+async def _rename_tab(controller: ScreenController, arguments: _RenameTab) -> Any:
+    view = controller.app.main.view
+    layout = edit.rename_tab(
+        view.spec, _tab_at(view.spec, arguments.tab, view.tab), arguments.title
+    )
     await view.apply(layout)
     return {"tabs": [tab.title for tab in layout.tabs]}
 
 
-async def _show_tab(desk: ScreenController, wish: _Tab) -> Any:
-    view = desk.app.main.view
-    if not desk.may_focus:
+async def _show_tab(controller: ScreenController, arguments: _Tab) -> Any:
+    view = controller.app.main.view
+    if not controller.may_focus:
         raise RefusedCallError("the user is typing; try again later")
-    await view.show_tab(_tab_at(view.spec, wish.tab, view.tab))
+    await view.show_tab(_tab_at(view.spec, arguments.tab, view.tab))
 
 
 def _tab_at(layout: Layout, tab: str | int | None, current: int) -> int:
@@ -228,96 +236,107 @@ def _tab_at(layout: Layout, tab: str | int | None, current: int) -> int:
     return number - 1
 
 
-async def _focus(desk: ScreenController, wish: _Panel) -> Any:
-    edit.find_panel(desk.app.main.view.spec, wish.panel)
-    if not desk.may_focus:
+async def _focus(controller: ScreenController, arguments: _Panel) -> Any:
+    edit.find_panel(controller.app.main.view.spec, arguments.panel)
+    if not controller.may_focus:
         raise RefusedCallError("the user is typing; try again later")
-    await desk.app.main.view.show_panel(wish.panel)
+    await controller.app.main.view.show_panel(arguments.panel)
 
 
-async def _close_panel(desk: ScreenController, wish: _Panel) -> Any:
-    view = desk.app.main.view
-    await _show(desk, edit.close_panel(view.spec, wish.panel), force=wish.force)
+async def _close_panel(controller: ScreenController, arguments: _Panel) -> Any:
+    view = controller.app.main.view
+    await _show(controller, edit.close_panel(view.spec, arguments.panel), force=arguments.force)
 
 
-async def _open_panel(desk: ScreenController, wish: _OpenPanel) -> Any:
+async def _open_panel(controller: ScreenController, arguments: _OpenPanel) -> Any:
     panel = await open_panel(
-        desk, wish.widget, wish.options, where=wish.where, beside=wish.beside, is_new=True
+        controller,
+        arguments.widget,
+        arguments.options,
+        where=arguments.where,
+        beside=arguments.beside,
+        is_new=True,
     )
-    if desk.is_person:
-        desk.app.main.view.panels[panel].opened()
+    if controller.is_person:
+        controller.app.main.view.panels[panel].opened()
     return {"panel": panel}
 
 
-async def _reset_sizes(desk: ScreenController, _: ScreenCallArguments) -> Any:
-    await desk.app.main.view.reset_sizes()
+async def _reset_sizes(controller: ScreenController, _: ScreenCallArguments) -> Any:
+    await controller.app.main.view.reset_sizes()
 
 
 # Showing things
 
 
-async def _open_file(desk: ScreenController, wish: _OpenFile) -> Any:
-    path = resolve_path(desk.app.desk.cwd, wish.path)
-    if not await asyncio.to_thread(Path(path).exists) and wish.how in ("view", "diff"):
+async def _open_file(controller: ScreenController, arguments: _OpenFile) -> Any:
+    path = resolve_path(controller.app.context.cwd, arguments.path)
+    if not await asyncio.to_thread(Path(path).exists) and arguments.how in ("view", "diff"):
         raise RefusedCallError(f"no file {path!r}")
-    kind, options = choose_file_panel(desk.app.kinds, path, wish.line, wish.how)
-    return {"panel": await open_panel(desk, kind, options)}
+    kind, options = choose_file_panel(controller.app.kinds, path, arguments.line, arguments.how)
+    return {"panel": await open_panel(controller, kind, options)}
 
 
-async def _open_diff(desk: ScreenController, wish: _OpenDiff) -> Any:
+async def _open_diff(controller: ScreenController, arguments: _OpenDiff) -> Any:
     options: dict[str, Any] = {}
-    if wish.path is not None:
-        options["path"] = resolve_path(desk.app.desk.cwd, wish.path)
-    if wish.agent is not None:
-        options["agent"] = wish.agent
-    return {"panel": await open_panel(desk, "diff", options)}
+    if arguments.path is not None:
+        options["path"] = resolve_path(controller.app.context.cwd, arguments.path)
+    if arguments.agent is not None:
+        options["agent"] = arguments.agent
+    return {"panel": await open_panel(controller, "diff", options)}
 
 
-async def _open_agent(desk: ScreenController, wish: _Agent) -> Any:
-    session = desk.app.desk.find_session(wish.agent)
+async def _open_agent(controller: ScreenController, arguments: _Agent) -> Any:
+    session = controller.app.context.find_session(arguments.agent)
     if session is None:
-        raise RefusedCallError(f"no agent {wish.agent!r}")
-    if not desk.may_focus:
+        raise RefusedCallError(f"no agent {arguments.agent!r}")
+    if not controller.may_focus:
         raise RefusedCallError("the user is typing; try again later")
-    await desk.app.show_agent(session)
+    await controller.app.show_agent(session)
 
 
-async def _list_widgets(desk: ScreenController, _: ScreenCallArguments) -> Any:
-    kinds = [kind for kind in desk.app.kinds.values() if kind.name != "missing"]
+async def _list_widgets(controller: ScreenController, _: ScreenCallArguments) -> Any:
+    kinds = [kind for kind in controller.app.kinds.values() if kind.name != "missing"]
     return {"widgets": [{"name": kind.name, "help": kind.help} for kind in kinds]}
 
 
-async def _offer_widget(desk: ScreenController, wish: _OfferWidget) -> Any:
+async def _offer_widget(controller: ScreenController, arguments: _OfferWidget) -> Any:
     from ..custom_widgets.kinds import offer_widget
 
-    agent = desk.app.desk.roster.find(desk.app.desk.find_session(desk.by))
-    by = None if desk.is_person else agent.name if agent is not None else desk.by
-    told = await asyncio.to_thread(offer_widget, desk.app.desk, wish.name, wish.source, by=by)
-    return {"state": "needs approval", "next": told}
+    agent = controller.app.context.roster.find(controller.app.context.find_session(controller.by))
+    by = None if controller.is_person else agent.name if agent is not None else controller.by
+    next_step = await asyncio.to_thread(
+        offer_widget, controller.app.context, arguments.name, arguments.source, by=by
+    )
+    return {"state": "needs approval", "next": next_step}
 
 
-async def _notify(desk: ScreenController, wish: _Notify) -> Any:
-    agent = desk.app.desk.roster.find(desk.app.desk.find_session(desk.by))
-    desk.app.tell(f"{agent.name}: {wish.text[:500]}" if agent is not None else wish.text[:500])
+async def _notify(controller: ScreenController, arguments: _Notify) -> Any:
+    agent = controller.app.context.roster.find(controller.app.context.find_session(controller.by))
+    controller.app.show_message(
+        f"{agent.name}: {arguments.text[:500]}" if agent is not None else arguments.text[:500]
+    )
 
 
 # Looks and keys: see those modules
 
 
-async def _list_themes(desk: ScreenController, _: ScreenCallArguments) -> Any:
+async def _list_themes(controller: ScreenController, _: ScreenCallArguments) -> Any:
     from ..preferences.themes.files import find_themes
 
-    found = await asyncio.to_thread(find_themes, desk.app.looks.theme_folders)
+    found = await asyncio.to_thread(find_themes, controller.app.preferences.theme_folders)
     return {"themes": [{"name": one.name, "scope": one.scope} for one in found]}
 
 
-async def _set_theme(desk: ScreenController, wish: _Theme) -> Any:
-    await desk.app.run_command("theme", wish.name)
+async def _set_theme(controller: ScreenController, arguments: _Theme) -> Any:
+    await controller.app.run_command("theme", arguments.name)
 
 
-async def _get_keys(desk: ScreenController, _: ScreenCallArguments) -> Any:
-    bound = [{"key": b.key, "does": b.shown, "where": b.when} for b in desk.app.looks.keymap]
-    active = desk.app.main.active_bindings.items()
+async def _get_keys(controller: ScreenController, _: ScreenCallArguments) -> Any:
+    bound = [
+        {"key": b.key, "does": b.shown, "where": b.when} for b in controller.app.preferences.keymap
+    ]
+    active = controller.app.main.active_bindings.items()
     own = [
         {"key": key, "does": a.binding.description or a.binding.action}
         for key, a in active
@@ -326,13 +345,15 @@ async def _get_keys(desk: ScreenController, _: ScreenCallArguments) -> Any:
     return {"bound": bound, "built_in": own}
 
 
-async def _bind_key(desk: ScreenController, wish: _BindKey) -> Any:
-    await desk.app.run_command("bind", f"{wish.key} {wish.command} {wish.words}".strip())
+async def _bind_key(controller: ScreenController, arguments: _BindKey) -> Any:
+    await controller.app.run_command(
+        "bind", f"{arguments.key} {arguments.command} {arguments.words}".strip()
+    )
 
 
-async def _unbind_key(desk: ScreenController, wish: _Key) -> Any:
+async def _unbind_key(controller: ScreenController, arguments: _Key) -> Any:
     # An agent gives a key back; to let it do nothing is for the person.
-    await desk.app.run_command("unbind" if desk.is_person else "rebind", wish.key)
+    await controller.app.run_command("unbind" if controller.is_person else "rebind", arguments.key)
 
 
 SCREEN_CALLS: dict[str, ScreenCallSpec] = {

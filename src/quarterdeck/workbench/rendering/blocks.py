@@ -137,11 +137,13 @@ def _end(block: EndBlock, width: int) -> list[Line]:
         facts.append(f"{count(block.usage.input)} in, {count(block.usage.output)} out{cached}")
     if block.cost is not None:
         facts.append(format_money(block.cost.amount, block.cost.currency))
-    told = "done" if block.stop == "end_turn" else f"the turn ended: {block.stop.replace('_', ' ')}"
+    ending = (
+        "done" if block.stop == "end_turn" else f"the turn ended: {block.stop.replace('_', ' ')}"
+    )
     bad = block.stop in ("failed", "refusal")
     level = "quiet" if block.stop == "end_turn" else "error" if bad else "warning"
     sign, role = _NOTE_SIGNS[level]
-    text = told + (f": {sanitize_text(block.reason)}" if block.reason else "")
+    text = ending + (f": {sanitize_text(block.reason)}" if block.reason else "")
     return list(_signed((sign, role), " · ".join([text, *facts]), role, width))
 
 

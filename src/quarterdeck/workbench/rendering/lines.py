@@ -135,16 +135,16 @@ def clip(line: Line, width: int) -> Line:
     """The line within ``width`` cells; the last is … where something is left out."""
     if width_of(line) <= width:
         return line
-    kept: list[Span] = []
+    clipped: list[Span] = []
     room = max(0, width - 1)
     for text, role in line:
         size = cell_len(text)
         if size > room:
-            kept.append(((chop_cells(text, room)[0] if room else "") + "…", role))
-            return tuple(kept)
-        kept.append((text, role))
+            clipped.append(((chop_cells(text, room)[0] if room else "") + "…", role))
+            return tuple(clipped)
+        clipped.append((text, role))
         room -= size
-    return tuple(kept)
+    return tuple(clipped)
 
 
 def indented(lines: Iterable[Line], first: Span, rest: Span) -> Iterator[Line]:

@@ -256,9 +256,9 @@ def _add_target(spans: list[Span], target: str) -> None:
     from ..sanitize import sanitize_text
 
     begin = max(n for n, span in enumerate(spans) if span == ("", "link"))
-    told = "".join(text for text, _ in spans[begin:])
+    label = "".join(text for text, _ in spans[begin:])
     del spans[begin]
-    if target and told not in (
+    if target and label not in (
         target,
         sanitize_text(unquote(target)),
         target.removeprefix("mailto:"),

@@ -162,8 +162,8 @@ class TextSplitter:
             name = language.split(" ")[0] if language else ""
             self._goes_on = not is_last
             if text or apart:
-                told = language if apart else ""
-                self.done.append(TextCut("code", text, told, is_apart=apart, lexer=name))
+                info = language if apart else ""
+                self.done.append(TextCut("code", text, info, is_apart=apart, lexer=name))
             return
         self._goes_on = False
         if text.strip():

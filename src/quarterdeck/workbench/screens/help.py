@@ -24,10 +24,10 @@ class _Help(LinesView, can_focus=False):
     def __init__(self, parts: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> None:
         super().__init__(id="help")
         self._parts = parts
-        self._sought: list[str] = []
+        self._query: list[str] = []
 
     def seek(self, words: str) -> None:
-        self._sought = words.lower().split()
+        self._query = words.lower().split()
         self.update()
         self.scroll_to(y=0, animate=False)
 
@@ -47,8 +47,8 @@ class _Help(LinesView, can_focus=False):
         return lines or [plain("no matches", "faint")]
 
     def _fits(self, *words: str) -> bool:
-        told = " ".join(words).lower()
-        return all(word in told for word in self._sought)
+        text = " ".join(words).lower()
+        return all(word in text for word in self._query)
 
 
 class HelpScreen(ModalScreen[None]):
@@ -67,28 +67,28 @@ class HelpScreen(ModalScreen[None]):
         parts: Sequence[tuple[str, Sequence[tuple[str, str]]]],
         *,
         title: str = "help",
-        sought: str = "",
+        query: str = "",
     ) -> None:
         super().__init__()
         self._parts = parts
         self._named = title
-        self._sought = sought
+        self._query = query
 
     def compose(self) -> ComposeResult:
         """The parts."""
         with Vertical(id="box") as box:
             box.border_title = Content(sanitize_line(self._named, 60))
             box.border_subtitle = "type to search · esc close"
-            yield Input(self._sought, placeholder="search", id="sought")
+            yield Input(self._query, placeholder="search", id="sought")
             yield _Help(self._parts)
 
     def on_mount(self) -> None:
         """Let keys search."""
         self.query_one(Input).focus()
-        self.query_one(_Help).seek(self._sought)
+        self.query_one(_Help).seek(self._query)
 
     @on(Input.Changed, "#sought")
-    def _sought_changed(self, event: Input.Changed) -> None:
+    def _query_changed(self, event: Input.Changed) -> None:
         event.stop()
         self.query_one(_Help).seek(event.value)
 

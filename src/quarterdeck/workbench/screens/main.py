@@ -28,11 +28,11 @@ class MainScreen(Screen[None]):
     AUTO_FOCUS = "#chat"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 - as Textual has it
 
-    def __init__(self, desk: "WorkbenchContext", view: LayoutView) -> None:
+    def __init__(self, context: "WorkbenchContext", view: LayoutView) -> None:
         super().__init__()
-        self._desk = desk
+        self._app_context = context
         self.view = view
-        self._status_bar = StatusBar(desk.roster, id="status")
+        self._status_bar = StatusBar(context.roster, id="status")
 
     def compose(self) -> ComposeResult:
         """The parts."""
@@ -41,25 +41,25 @@ class MainScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Follow whether the workspace is trusted."""
-        self._unwatch = self._desk.watch(self._show_trust)
+        self._unwatch = self._app_context.watch(self._show_trust)
 
     def on_unmount(self) -> None:
-        """Let go of the desk."""
+        """Stop watching."""
         self._unwatch()
 
     def _show_trust(self) -> None:
-        trust = self._desk.ground.trust
+        trust = self._app_context.discovery.trust
         is_untrusted = trust is not None and trust.state == "untrusted"
         self._status_bar.show_trust(is_untrusted)
 
     def show_host(self, state: "HostState", reason: str) -> None:
         """Tell how the way to the host is."""
         self._status_bar.show_host(state)
-        self._desk.show_host(state, reason)
+        self._app_context.show_host(state, reason)
 
     def show_agent(self, session: "SessionId | None") -> None:
         """Select an agent: chats that have none of their own show it."""
-        self._desk.select(session)
+        self._app_context.select(session)
 
     def chats(self) -> Iterator[ChatPanel]:
         """Every chat that was shown at least once."""

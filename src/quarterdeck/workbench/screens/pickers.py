@@ -139,23 +139,23 @@ _PAUSE = 0.08
 class ThemeChoice:
     """What the person took."""
 
-    shelved: FoundTheme
+    found_theme: FoundTheme
     here: bool
     """For this directory alone."""
 
 
 class _Themes(Picker):
-    def __init__(self, shelved: Sequence[FoundTheme]) -> None:
+    def __init__(self, found_theme: Sequence[FoundTheme]) -> None:
         super().__init__(id="themes")
-        self.errors = {one.name: one.error for one in shelved if one.error}
-        self._shelved = shelved
+        self.errors = {one.name: one.error for one in found_theme if one.error}
+        self._found_themes = found_theme
 
     def rows(self, width: int) -> list[tuple[str, Line]]:
         """See ``Picker``."""
         rows: list[tuple[str, Line]] = []
-        for one in self._shelved:
+        for one in self._found_themes:
             error = self.errors.get(one.name)
-            told = one.theme.help if one.theme is not None and error is None else ""
+            help_text = one.theme.help if one.theme is not None and error is None else ""
             rows.append(
                 (
                     one.name,
@@ -163,7 +163,7 @@ class _Themes(Picker):
                         (f"{sanitize_line(one.name, 20):<14}", "strong"),
                         (f" {one.scope:<9} ", "faint"),
                         (
-                            f"✗ {sanitize_line(error)}" if error else sanitize_line(told),
+                            f"✗ {sanitize_line(error)}" if error else sanitize_line(help_text),
                             _role(error),
                         ),
                     ),
@@ -184,10 +184,10 @@ class ThemesScreen(ModalScreen[ThemeChoice | None]):
         Binding("h", "take(True)", "use it for this directory only"),
     ]
 
-    def __init__(self, shelved: Sequence[FoundTheme]) -> None:
+    def __init__(self, found_theme: Sequence[FoundTheme]) -> None:
         super().__init__()
-        self._by_name = {one.name: one for one in shelved}
-        self._shelved = shelved
+        self._by_name = {one.name: one for one in found_theme}
+        self._found_themes = found_theme
         self._timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
@@ -195,13 +195,13 @@ class ThemesScreen(ModalScreen[ThemeChoice | None]):
         with Vertical(id="box") as box:
             box.border_title = "themes"
             box.border_subtitle = "enter use · h use for this directory · esc cancel"
-            yield _Themes(self._shelved)
+            yield _Themes(self._found_themes)
 
     def on_mount(self) -> None:
         """Begin at what is worn."""
         self._app: App[Any] = cast("Any", super()).app
         self._before = self._by_name.get(self._app.theme)
-        self._worn = self._app.theme
+        self._shown_theme = self._app.theme
         self._themes = self.query_one(_Themes)
         self._themes.focus()
         self._themes.place(self._app.theme)
@@ -220,29 +220,29 @@ class ThemesScreen(ModalScreen[ThemeChoice | None]):
 
     def action_take(self, here: bool) -> None:
         """Keep what the cursor is on, if it can be worn."""
-        shelved = self._by_name.get(self._themes.cursor or "")
-        if shelved is not None and self._show():
-            self.dismiss(ThemeChoice(shelved=shelved, here=here))
+        found_theme = self._by_name.get(self._themes.cursor or "")
+        if found_theme is not None and self._show():
+            self.dismiss(ThemeChoice(found_theme=found_theme, here=here))
 
     def action_leave(self) -> None:
         """Put on again what was worn before."""
         if self._timer is not None:
             self._timer.stop()
-        if self._before is not None and self._worn != self._before.name:
+        if self._before is not None and self._shown_theme != self._before.name:
             apply_theme(self._app, self._before)
         self.dismiss(None)
 
     def _show(self) -> bool:
-        shelved = self._by_name.get(self._themes.cursor or "")
-        if shelved is None:
+        found_theme = self._by_name.get(self._themes.cursor or "")
+        if found_theme is None:
             return False
-        if shelved.name == self._worn:
+        if found_theme.name == self._shown_theme:
             return True
         try:
-            apply_theme(self._app, shelved)
+            apply_theme(self._app, found_theme)
         except ThemeError as error:
-            self._themes.errors[shelved.name] = str(error)
+            self._themes.errors[found_theme.name] = str(error)
             self._themes.update()
             return False
-        self._worn = shelved.name
+        self._shown_theme = found_theme.name
         return True

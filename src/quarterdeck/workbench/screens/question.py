@@ -123,8 +123,8 @@ def _choices(kind: dict[str, Any]) -> tuple[tuple[Any, str], ...]:
 
 def _titled(kind: dict[str, Any]) -> list[tuple[Any, str]]:
     options = [*_list(kind, "oneOf"), *_list(kind, "anyOf")]
-    told = [cast("dict[str, Any]", option) for option in options if isinstance(option, dict)]
-    return [(o["const"], str(o.get("title", o["const"]))) for o in told if "const" in o]
+    listed = [cast("dict[str, Any]", option) for option in options if isinstance(option, dict)]
+    return [(o["const"], str(o.get("title", o["const"]))) for o in listed if "const" in o]
 
 
 def _list(kind: dict[str, Any], key: str) -> list[Any]:
@@ -155,7 +155,7 @@ class QuestionScreen(ModalScreen[None]):
 
     Args:
         item: the question.
-        kept: what was filled in earlier, as ``Filled`` told it.
+        saved: what was filled in earlier, as ``Filled`` told it.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -177,7 +177,7 @@ class QuestionScreen(ModalScreen[None]):
         """Something was filled in; nothing is sent yet."""
 
         item: "InboxItem"
-        kept: str
+        saved: str
 
     @dataclass
     class PutOff(Message):
@@ -185,14 +185,14 @@ class QuestionScreen(ModalScreen[None]):
 
         item: "InboxItem"
 
-    def __init__(self, item: "InboxItem", kept: str = "") -> None:
+    def __init__(self, item: "InboxItem", saved: str = "") -> None:
         super().__init__()
         assert item.question is not None
         self.item = item
         self._question = item.question
         self._fields = parse_form(item.question)
         self._guard = KeyGuard(monotonic)
-        self._filled = _read(kept)
+        self._filled = _read(saved)
 
     def compose(self) -> ComposeResult:
         """The parts."""
@@ -285,9 +285,9 @@ class QuestionScreen(ModalScreen[None]):
 
     def _chosen(self, field: FormField) -> list[int]:
         """The places of the choices that are on at first."""
-        kept = self._filled.get(field.name)
-        if isinstance(kept, list):
-            return [at for at in cast("list[Any]", kept) if isinstance(at, int)]
+        saved = self._filled.get(field.name)
+        if isinstance(saved, list):
+            return [at for at in cast("list[Any]", saved) if isinstance(at, int)]
         default: Any = field.default
         values = cast("list[Any]", default if isinstance(default, list) else [default])
         return [at for at, (value, _) in enumerate(field.choices) if value in values]
@@ -332,9 +332,9 @@ def _as_line(value: object) -> str:
     return "" if value is None else sanitize_text(str(value)).replace("\n", "\\n")
 
 
-def _read(kept: str) -> dict[str, Any]:
+def _read(saved: str) -> dict[str, Any]:
     """What was kept; nothing where it cannot be understood."""
     try:
-        return msgspec.json.decode(kept, type=dict[str, Any]) if kept else {}
+        return msgspec.json.decode(saved, type=dict[str, Any]) if saved else {}
     except msgspec.MsgspecError:
         return {}

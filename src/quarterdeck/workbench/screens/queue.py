@@ -59,7 +59,7 @@ class QueueScreen(ModalScreen[None]):
     """Lists what waits; what is changed after its prompt went is given back, and not lost.
 
     Args:
-        desk: where the queue is looked up as it changes.
+        context: where the queue is looked up as it changes.
         session: whose queue it is.
         rescue: takes a text that could not be put into the queue any more.
     """
@@ -71,10 +71,10 @@ class QueueScreen(ModalScreen[None]):
     ]
 
     def __init__(
-        self, desk: "WorkbenchContext", session: "SessionId", rescue: "Callable[[str], None]"
+        self, context: "WorkbenchContext", session: "SessionId", rescue: "Callable[[str], None]"
     ) -> None:
         super().__init__()
-        self._desk = desk
+        self._app_context = context
         self._session = session
         self._rescue = rescue
         self._editing: QueuedPrompt | None = None
@@ -83,7 +83,7 @@ class QueueScreen(ModalScreen[None]):
     @property
     def queue(self) -> "tuple[QueuedPrompt, ...]":
         """What waits, as the fleet last told it."""
-        agent = self._desk.roster.find(self._session)
+        agent = self._app_context.roster.find(self._session)
         return agent.queue if agent is not None else ()
 
     def compose(self) -> ComposeResult:
@@ -97,7 +97,7 @@ class QueueScreen(ModalScreen[None]):
 
     def on_mount(self) -> None:
         """Follow the queue."""
-        self._stop = self._desk.roster.watch(self._show)
+        self._stop = self._app_context.roster.watch(self._show)
         self.query_one(ChatInput).display = False
         self.query_one(_Waiting).focus()
         self.call_after_refresh(self._show)
@@ -145,23 +145,23 @@ class QueueScreen(ModalScreen[None]):
     async def _change(self, queued: "QueuedPrompt", words: str) -> None:
         others = tuple(part for part in queued.content if not isinstance(part, TextContent))
         try:
-            done = await self._desk.fleet.edit(
+            done = await self._app_context.fleet.edit(
                 self._session, queued.message, (text(words), *others)
             )
         except QuarterdeckError as error:
             self._rescue(words)
-            self._tell(f"{error}; your text is in the input", bad=True)
+            self._show_message(f"{error}; your text is in the input", bad=True)
             return
         if not done:
             self._rescue(words)
-            self._tell("that prompt was already sent; your text is in the input")
+            self._show_message("that prompt was already sent; your text is in the input")
 
     async def _drop(self, queued: "QueuedPrompt") -> None:
         try:
-            if not await self._desk.fleet.edit(self._session, queued.message, None):
-                self._tell("that prompt was already sent")
+            if not await self._app_context.fleet.edit(self._session, queued.message, None):
+                self._show_message("that prompt was already sent")
         except QuarterdeckError as error:
-            self._tell(str(error), bad=True)
+            self._show_message(str(error), bad=True)
 
     def _chosen(self) -> "QueuedPrompt | None":
         cursor = self.query_one(_Waiting).cursor
@@ -183,5 +183,5 @@ class QueueScreen(ModalScreen[None]):
             waiting.cursor = queue[0].message if queue else None
         waiting.update()
 
-    def _tell(self, words: str, *, bad: bool = False) -> None:
+    def _show_message(self, words: str, *, bad: bool = False) -> None:
         self.notify(sanitize_text(words), severity="error" if bad else "information", markup=False)

@@ -94,7 +94,7 @@ class SpawnScreen(ModalScreen[SpawnOptions | None]):
 
         cwd = given("cwd")
         try:
-            options = parse_option_text(
+            session_options = parse_option_text(
                 given("more") or "",
                 agent=given("agent") or "native",
                 cwd=self._cwd if cwd is None or cwd == sanitize_line(self._cwd) else cwd,
@@ -106,9 +106,9 @@ class SpawnScreen(ModalScreen[SpawnOptions | None]):
             self.notify(sanitize_line(str(error), 200), severity="error", markup=False)
             self.query_one("#more").focus()
             return
-        wish = SpawnOptions(
-            options=options,
+        options = SpawnOptions(
+            options=session_options,
             name=given("name"),
             prompt=self.query_one("#prompt", TextArea).text.strip() or None,
         )
-        self.dismiss(wish)
+        self.dismiss(options)

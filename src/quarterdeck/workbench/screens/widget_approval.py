@@ -48,7 +48,7 @@ class _Facts(LinesView, can_focus=False):
             if self._source.by
             else "your own file"
         )
-        told = [
+        facts = [
             plain(f"{who} · {sanitize_line(str(self._source.path))}", "faint"),
             plain(
                 "It runs with your permissions and without a sandbox, like any program you start.",
@@ -56,7 +56,7 @@ class _Facts(LinesView, can_focus=False):
             ),
             plain("y approve exactly this source · n or esc cancel", "key"),
         ]
-        return [part for line in told for part in wrap(line, width)]
+        return [part for line in facts for part in wrap(line, width)]
 
 
 class ApproveScreen(ModalScreen[bool]):

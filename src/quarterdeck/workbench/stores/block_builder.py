@@ -248,9 +248,9 @@ class BlockBuilder:
 
     def _prompt(self, seq: int, event: Prompted) -> None:
         text = "\n".join(map(describe_content, event.content))
-        kept = text[: self.most]
-        left = len(text) - len(kept)
-        block = PromptBlock(first=seq, last=seq, text=kept, left=left, origin=event.origin)
+        shown = text[: self.most]
+        left = len(text) - len(shown)
+        block = PromptBlock(first=seq, last=seq, text=shown, left=left, origin=event.origin)
         block.steers = event.steers
         self.add(block)
 

@@ -81,11 +81,11 @@ class TextBlock:
 
     def add(self, text: str, most: int | None = MOST_TEXT) -> None:
         """Take what comes next; what is beyond ``most`` characters is only counted."""
-        kept = text if most is None else text[: max(0, most - self.size)]
-        if kept:
-            self.parts.append(kept)
-            self.size += len(kept)
-        self.left += len(text) - len(kept)
+        part = text if most is None else text[: max(0, most - self.size)]
+        if part:
+            self.parts.append(part)
+            self.size += len(part)
+        self.left += len(text) - len(part)
 
     def since(self, taken: int) -> str:
         """What stands after the first ``taken`` characters; costs what that costs."""

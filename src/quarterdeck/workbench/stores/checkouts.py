@@ -88,7 +88,7 @@ def _look(cwd: str) -> Checkout:
         answer = repository.ask(["diff", "--shortstat", "HEAD"], most=10_000, seconds=_SECONDS)
     except QuarterdeckError:
         return Checkout(branch=branch)
-    said = answer.data.decode("utf-8", "replace")
-    counts = {kind: int(number) for number, kind in _COUNTS.findall(said)}
+    output = answer.data.decode("utf-8", "replace")
+    counts = {kind: int(number) for number, kind in _COUNTS.findall(output)}
     added, removed = counts.get("insertion", 0), counts.get("deletion", 0)
     return Checkout(branch=branch, added=added, removed=removed)

@@ -30,7 +30,7 @@ class InboxStore:
             return
         self.items = fresh
         self._later &= {item.request for item in fresh}
-        self._tell()
+        self._notify_watchers()
 
     def drop(self, request: "RequestId") -> None:
         """Forget one that has just been answered; the fleet will say the same."""
@@ -39,7 +39,7 @@ class InboxStore:
     def put_off(self, request: "RequestId") -> None:
         """A person wants to decide later."""
         self._later.add(request)
-        self._tell()
+        self._notify_watchers()
 
     def find(self, request: "RequestId") -> "InboxItem | None":
         """An open request."""
@@ -57,6 +57,6 @@ class InboxStore:
         mine = [item for item in self.items if item.session == session]
         return next(iter([*mine, *self.items]), None)
 
-    def _tell(self) -> None:
+    def _notify_watchers(self) -> None:
         for watcher in list(self._watchers):
             watcher()

@@ -66,14 +66,14 @@ class AgentListQuery:
 
 
 def arrange_agents(
-    agents: Iterable["AgentInfo"], wish: AgentListQuery, told: Callable[["AgentInfo"], str]
+    agents: Iterable["AgentInfo"], query: AgentListQuery, describe: Callable[["AgentInfo"], str]
 ) -> list[tuple["AgentInfo", int]]:
     """The agents that are wanted, each with how deep it stands below others.
 
     A child stands below its parent; a family stands where its first member would.
     """
-    shown = [agent for agent in agents if _fits(agent, wish, told)]
-    key = SORTS.get(wish.by, _need)
+    shown = [agent for agent in agents if _fits(agent, query, describe)]
+    key = SORTS.get(query.by, _need)
     ids = {agent.session for agent in shown}
     children: dict[SessionId | None, list[AgentInfo]] = {}
     for agent in shown:
@@ -83,7 +83,7 @@ def arrange_agents(
     placed: list[tuple[AgentInfo, int]] = []
 
     def place(siblings: Sequence["AgentInfo"], depth: int) -> None:
-        for agent in sorted(siblings, key=lambda a: firsts[a.session], reverse=wish.is_reversed):
+        for agent in sorted(siblings, key=lambda a: firsts[a.session], reverse=query.is_reversed):
             placed.append((agent, depth))
             place(children.get(agent.session, ()), depth + 1)
 
@@ -109,18 +109,20 @@ def _firsts(
     return found
 
 
-def _fits(agent: "AgentInfo", wish: AgentListQuery, told: Callable[["AgentInfo"], str]) -> bool:
-    if agent.is_archived and not wish.archived:
+def _fits(
+    agent: "AgentInfo", query: AgentListQuery, describe: Callable[["AgentInfo"], str]
+) -> bool:
+    if agent.is_archived and not query.archived:
         return False
-    if wish.within is not None:
-        root = wish.within.rstrip("/")
+    if query.within is not None:
+        root = query.within.rstrip("/")
         if agent.cwd != root and not agent.cwd.startswith(root + "/"):
             return False
-    if not wish.words:
+    if not query.words:
         return True
     facts = (agent.name, agent.agent, agent.model, agent.state, agent.mode, agent.cwd, agent.title)
-    text = " ".join([*(fact for fact in facts if fact), told(agent)]).lower()
-    return all(word in text for word in wish.words.lower().split())
+    text = " ".join([*(fact for fact in facts if fact), describe(agent)]).lower()
+    return all(word in text for word in query.words.lower().split())
 
 
 def _full(agent: "AgentInfo") -> float:
@@ -160,7 +162,7 @@ class RosterStore:
         self.status: FleetStatus | None = None
         self.is_known = False
         """The fleet has told its agents at least once."""
-        self.wish = AgentListQuery()
+        self.query = AgentListQuery()
         """What the person wants to see."""
         self._depths: dict[SessionId, int] = {}
         self._all: Sequence[AgentInfo] = ()
@@ -184,24 +186,24 @@ class RosterStore:
 
     def show_archived(self, shown: bool) -> None:
         """Show those that are put away, or hide them."""
-        self._want(replace(self.wish, archived=shown))
+        self._want(replace(self.query, archived=shown))
 
     @property
     def shows_archived(self) -> bool:
         """Whether those that are put away are shown."""
-        return self.wish.archived
+        return self.query.archived
 
     def sort(self, by: str, *, is_reversed: bool = False) -> None:
         """Sort by one of ``ordering.SORTS``."""
-        self._want(replace(self.wish, by=by, is_reversed=is_reversed))
+        self._want(replace(self.query, by=by, is_reversed=is_reversed))
 
     def seek(self, words: str) -> None:
         """Show only agents that have all of these words; none: every one."""
-        self._want(replace(self.wish, words=words))
+        self._want(replace(self.query, words=words))
 
     def narrow(self, within: str | None) -> None:
         """Show only agents that work in a directory or below; None: every one."""
-        self._want(replace(self.wish, within=within))
+        self._want(replace(self.query, within=within))
 
     def depth(self, session: "SessionId") -> int:
         """How many of those that are shown an agent stands below."""
@@ -276,13 +278,13 @@ class RosterStore:
             currency=currency,
         )
 
-    def _want(self, wish: AgentListQuery) -> None:
-        if wish != self.wish:
-            self.wish = wish
+    def _want(self, query: AgentListQuery) -> None:
+        if query != self.query:
+            self.query = query
             self._filter()
 
     def _filter(self) -> None:
-        arranged = arrange_agents(self._all, self.wish, self.doing)
+        arranged = arrange_agents(self._all, self.query, self.doing)
         self.agents = [agent for agent, _ in arranged]
         self._depths = {agent.session: depth for agent, depth in arranged if depth}
         for watcher in list(self._watchers):

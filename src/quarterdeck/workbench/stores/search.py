@@ -49,8 +49,8 @@ class TranscriptSearch:
         """How often the words were found."""
         return sum(found.count for found in self.found)
 
-    async def run(self, told: Callable[[], None]) -> None:
-        """Search everything; ``told`` is called after each step. Cancel it to stop.
+    async def run(self, changed: Callable[[], None]) -> None:
+        """Search everything; ``changed`` is called after each step. Cancel it to stop.
 
         Raises:
             QuarterdeckError: the log cannot be read.
@@ -70,7 +70,7 @@ class TranscriptSearch:
             self._look([block for block in folding.blocks if id(block) not in kept])
             self.is_done = is_last or len(self.found) >= MOST_FOUND
             before = page[0].seq if page else 0
-            told()
+            changed()
             await asyncio.sleep(0)
 
     def _look(self, blocks: list[Block]) -> None:

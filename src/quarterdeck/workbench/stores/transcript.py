@@ -52,9 +52,9 @@ def join_pages(before: BlockBuilder, after: BlockBuilder) -> None:
             known = before.stray.get(terminal, "")
             before.stray[terminal] = before.cut_output(known + output)
     if before.blocks and after.blocks:
-        _mend_text(before, after)
-    _mend_plan(before, after)
-    _mend_turn(before, after)
+        _repair_text(before, after)
+    _repair_plan(before, after)
+    _repair_turn(before, after)
     before.blocks.extend(after.blocks)
     before.calls.update(after.calls)
     before.terminals.update(after.terminals)
@@ -92,7 +92,7 @@ def _merge(earlier: ToolBlock, later: ToolBlock) -> None:
     earlier.version += later.version + 1
 
 
-def _mend_text(before: BlockBuilder, after: BlockBuilder) -> None:
+def _repair_text(before: BlockBuilder, after: BlockBuilder) -> None:
     tail, head = before.blocks[-1], after.blocks[0]
     if not isinstance(tail, TextBlock):
         return
@@ -116,7 +116,7 @@ def _mend_text(before: BlockBuilder, after: BlockBuilder) -> None:
         tail.version += 1
 
 
-def _mend_plan(before: BlockBuilder, after: BlockBuilder) -> None:
+def _repair_plan(before: BlockBuilder, after: BlockBuilder) -> None:
     """Let a plan that is told anew within one turn stay at its place."""
     for block in list(after.blocks):
         if isinstance(block, PromptBlock):
@@ -130,7 +130,7 @@ def _mend_plan(before: BlockBuilder, after: BlockBuilder) -> None:
             after.blocks.remove(block)
 
 
-def _mend_turn(before: BlockBuilder, after: BlockBuilder) -> None:
+def _repair_turn(before: BlockBuilder, after: BlockBuilder) -> None:
     if after.unbegun is not None:
         after.unbegun.began = before.began
         after.unbegun.version += 1
@@ -236,7 +236,7 @@ class TranscriptStore:
         for record in [*page, *(self._early if is_end else ())]:
             self._folding.take(record)
         self._early.clear()
-        self._tell("shape")
+        self._notify_watchers("shape")
 
     def open_at(
         self, older: Sequence[Record] | None, newer: Sequence[Record], *, most: int
@@ -253,7 +253,7 @@ class TranscriptStore:
             self._folding.take(record)
         self.has_older = older is None or len(older) >= most
         self.has_newer = len(newer) >= most or self._seen > self.last
-        self._tell("shape")
+        self._notify_watchers("shape")
 
     def live(self, records: Sequence[Record]) -> None:
         """Take in what has just happened, unless the window is elsewhere."""
@@ -273,7 +273,7 @@ class TranscriptStore:
         if len(self._folding.blocks) > MOST_BLOCKS * 2 or self._added > MOST_WEIGHT // 2:
             self.forget_older()
             return
-        self._tell("end")
+        self._notify_watchers("end")
 
     def newer(self, page: Sequence[Record]) -> None:
         """Take in the page after the window."""
@@ -291,7 +291,7 @@ class TranscriptStore:
         join_pages(before, self._folding)
         self._folding = before
         self._forget_newer()
-        self._tell("shape")
+        self._notify_watchers("shape")
 
     def forget_older(self) -> None:
         """Let go of the oldest blocks beyond the bounds."""
@@ -303,7 +303,7 @@ class TranscriptStore:
             self._folding.first = blocks[0].first
             self.has_older = True
             _forget_gone(self._folding)
-        self._tell("shape")
+        self._notify_watchers("shape")
 
     def toggle(self, block: Block) -> bool:
         """Unfold a block or fold it; False if it has nothing to fold."""
@@ -311,7 +311,7 @@ class TranscriptStore:
             return False
         block.expanded = not block.expanded
         block.version += 1
-        self._tell("shape")
+        self._notify_watchers("shape")
         return True
 
     def unfold_all(self, expanded: bool) -> None:
@@ -321,7 +321,7 @@ class TranscriptStore:
             if foldable and block.expanded != expanded:
                 block.expanded = expanded
                 block.version += 1
-        self._tell("shape")
+        self._notify_watchers("shape")
 
     def prompts(self) -> list[str]:
         """What people said to the agent in this window, oldest first."""
@@ -353,7 +353,7 @@ class TranscriptStore:
         self.has_newer = True
         _forget_gone(folding)
 
-    def _tell(self, change: TranscriptChange) -> None:
+    def _notify_watchers(self, change: TranscriptChange) -> None:
         if change == "shape":
             self.revision += 1
         for watcher in list(self._watchers):

@@ -27,7 +27,7 @@ class TerminalFollower:
         fleet: who has it.
         terminal: its id, or the name of an agent.
         take: gets what is seen, in order; may wait until there is room.
-        changed: called when ``standing`` is another.
+        changed: called when ``state`` is another.
         reached: waits until the host is there.
     """
 
@@ -44,7 +44,7 @@ class TerminalFollower:
         self._take = take
         self._changed = changed
         self._reached = reached
-        self.standing: TerminalViewState = "coming"
+        self.state: TerminalViewState = "coming"
         self.reason = ""
         """Why it stands so, in words of others; may be empty."""
 
@@ -56,29 +56,29 @@ class TerminalFollower:
             NoSuchFleetTerminalError,
         )
 
-        while self.standing not in ("ended", "gone"):
+        while self.state not in ("ended", "gone"):
             await self._reached()
             try:
                 await self._watch()
             except (NoSuchFleetTerminalError, NoSuchAgentError, AgentNotReadyError) as error:
-                self._stand("gone", str(error))
+                self._set_state("gone", str(error))
             except QuarterdeckError as error:  # the host went away; it may come back
-                self._stand("lost", str(error))
+                self._set_state("lost", str(error))
 
     async def _watch(self) -> None:
         async with aclosing(self._fleet.watch_terminal(self.terminal)) as watched:
             async for seen in watched:
                 await self._take(seen)
                 if isinstance(seen, TerminalEnded):
-                    self._stand("ended", seen.reason)
+                    self._set_state("ended", seen.reason)
                     return
-                self._stand("live")
-        if self.standing != "ended":
-            self._stand("gone")
+                self._set_state("live")
+        if self.state != "ended":
+            self._set_state("gone")
 
-    def _stand(self, standing: TerminalViewState, reason: str = "") -> None:
-        if (standing, reason) != (self.standing, self.reason):
-            self.standing, self.reason = standing, reason
+    def _set_state(self, state: TerminalViewState, reason: str = "") -> None:
+        if (state, reason) != (self.state, self.reason):
+            self.state, self.reason = state, reason
             self._changed()
 
 
@@ -122,13 +122,15 @@ class TerminalInput:
     Args:
         fleet: who has the terminal.
         terminal: its id.
-        tell: shows what went wrong.
+        show_message: shows what went wrong.
     """
 
-    def __init__(self, fleet: "FleetTerminals", terminal: str, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, fleet: "FleetTerminals", terminal: str, show_message: Callable[[str], None]
+    ) -> None:
         self._fleet = fleet
         self._terminal = terminal
-        self._tell = tell
+        self._show_message = show_message
         self._waiting: deque[bytes | str] = deque()
         self._held = 0
         self._has_some = asyncio.Event()
@@ -155,7 +157,7 @@ class TerminalInput:
                     await self._send()
             except QuarterdeckError as error:
                 self._waiting.clear()
-                self._tell(f"your input was not delivered: {error}")
+                self._show_message(f"your input was not delivered: {error}")
             self._held = 0
 
     async def _send(self) -> None:
@@ -170,7 +172,7 @@ class TerminalInput:
 
     def _may_hold(self, size: int) -> bool:
         if self._held + size > _MOST:
-            self._tell("the program does not read its input; the rest was dropped")
+            self._show_message("the program does not read its input; the rest was dropped")
             return False
         self._held += size
         return True

@@ -173,21 +173,21 @@ class MouseAction:
     ctrl: bool = False
 
 
-def encode_mouse(deed: MouseAction, modes: TerminalModes) -> bytes:
+def encode_mouse(action: MouseAction, modes: TerminalModes) -> bytes:
     """The bytes of it; empty where the program does not want to hear of it."""
-    if not modes.mouse or (deed.kind == "move" and not _wants_move(deed, modes)):
+    if not modes.mouse or (action.kind == "move" and not _wants_move(action, modes)):
         return b""
-    code = _WHEEL.get(deed.kind, (deed.button - 1) & 3)
-    code += 4 * deed.shift + 8 * deed.alt + 16 * deed.ctrl + 32 * (deed.kind == "move")
+    code = _WHEEL.get(action.kind, (action.button - 1) & 3)
+    code += 4 * action.shift + 8 * action.alt + 16 * action.ctrl + 32 * (action.kind == "move")
     if modes.mouse_sgr:
-        end = "m" if deed.kind == "release" else "M"
-        return f"\x1b[<{code};{deed.column + 1};{deed.row + 1}{end}".encode()
-    if deed.kind == "release":
+        end = "m" if action.kind == "release" else "M"
+        return f"\x1b[<{code};{action.column + 1};{action.row + 1}{end}".encode()
+    if action.kind == "release":
         code |= 3
-    if max(deed.column, deed.row) > _FARTHEST:
+    if max(action.column, action.row) > _FARTHEST:
         return b""
-    return b"\x1b[M" + bytes([code + 32, deed.column + 33, deed.row + 33])
+    return b"\x1b[M" + bytes([code + 32, action.column + 33, action.row + 33])
 
 
-def _wants_move(deed: MouseAction, modes: TerminalModes) -> bool:
-    return modes.mouse == "any" or (modes.mouse == "drag" and deed.button > 0)
+def _wants_move(action: MouseAction, modes: TerminalModes) -> bool:
+    return modes.mouse == "any" or (modes.mouse == "drag" and action.button > 0)

@@ -95,11 +95,11 @@ class RowRenderer:
     """Makes segments of rows; keeps the styles that it has met.
 
     Args:
-        ground: the colours of a terminal that was told none.
+        base_style: the colours of a terminal that was told none.
     """
 
-    def __init__(self, ground: Callable[[], RichStyle]) -> None:
-        self._ground = ground
+    def __init__(self, base_style: Callable[[], RichStyle]) -> None:
+        self._base_style = base_style
         self._base: RichStyle | None = None
         self._styles: dict[Style, RichStyle] = {}
 
@@ -107,7 +107,7 @@ class RowRenderer:
     def base(self) -> RichStyle:
         """How a cell looks to which nothing was said."""
         if self._base is None:
-            self._base = self._ground()
+            self._base = self._base_style()
         return self._base
 
     def forget(self) -> None:
@@ -165,18 +165,18 @@ class StripCache:
 
     def __init__(self, drawer: RowRenderer) -> None:
         self._drawer = drawer
-        self._kept: dict[int, tuple[GridRow, Strip]] = {}
+        self._strips: dict[int, tuple[GridRow, Strip]] = {}
         """By the row's identity; the row is held, so that no other gets its number."""
 
     def of(self, row: GridRow) -> Strip:
         """The line of a row, as long as the row is."""
-        found = self._kept.get(id(row))
+        found = self._strips.get(id(row))
         if found is not None and found[0] is row:
             return found[1]
-        if len(self._kept) >= _MOST_STRIPS:
-            self._kept.clear()
+        if len(self._strips) >= _MOST_STRIPS:
+            self._strips.clear()
         strip = Strip(self._drawer.segments(row))
-        self._kept[id(row)] = row, strip
+        self._strips[id(row)] = row, strip
         return strip
 
     def fitted(self, row: GridRow, left: int, width: int) -> Strip:
@@ -188,7 +188,7 @@ class StripCache:
 
     def forget(self) -> None:
         """Everything looks different now."""
-        self._kept.clear()
+        self._strips.clear()
         self._drawer.forget()
 
 

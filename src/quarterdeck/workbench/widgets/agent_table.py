@@ -46,7 +46,7 @@ class AgentTable(Picker):
     ]
 
     @dataclass
-    class Asked(Message):
+    class CommandWanted(Message):
         """A command shall be done to an agent, whichever is in view."""
 
         session: "SessionId"
@@ -91,10 +91,10 @@ class AgentTable(Picker):
         """See ``Picker``."""
         roster = self._roster
         lines: list[Line] = []
-        if roster.agents or roster.wish.narrows:
-            lines.append(agent_head(width, self.columns, roster.wish.by))
-        if self._is_seeking or roster.wish.narrows:
-            lines.append(self._told_filter())
+        if roster.agents or roster.query.narrows:
+            lines.append(agent_head(width, self.columns, roster.query.by))
+        if self._is_seeking or roster.query.narrows:
+            lines.append(self._filter_text())
         return lines
 
     def rows(self, width: int) -> list[tuple[str, Line]]:
@@ -109,16 +109,16 @@ class AgentTable(Picker):
         """Have something done to the agent under the cursor."""
         agent = self._roster.find(self.cursor)  # pyright: ignore[reportArgumentType] - an id
         if agent is not None:
-            self.post_message(self.Asked(agent.session, command))
+            self.post_message(self.CommandWanted(agent.session, command))
 
     def action_sort(self, step: int) -> None:
         """Sort by another column."""
         names = list(SORTS)
-        self._roster.sort(names[(names.index(self._roster.wish.by) + step) % len(names)])
+        self._roster.sort(names[(names.index(self._roster.query.by) + step) % len(names)])
 
     def action_turn(self) -> None:
         """Sort the other way round."""
-        self._roster.sort(self._roster.wish.by, is_reversed=not self._roster.wish.is_reversed)
+        self._roster.sort(self._roster.query.by, is_reversed=not self._roster.query.is_reversed)
 
     def action_seek(self) -> None:
         """Take what is typed as words that an agent must have."""
@@ -127,11 +127,11 @@ class AgentTable(Picker):
 
     def action_archived(self) -> None:
         """Show agents that are put away, or hide them."""
-        self._roster.show_archived(not self._roster.wish.archived)
+        self._roster.show_archived(not self._roster.query.archived)
 
     def on_key(self, event: events.Key) -> None:
         """Take words for the filter while they are typed."""
-        words = self._roster.wish.words
+        words = self._roster.query.words
         if event.key == "escape" and (self._is_seeking or words):
             self._is_seeking = False
             self._roster.seek("")
@@ -162,8 +162,8 @@ class AgentTable(Picker):
         width = self.scrollable_content_region.width
         for column, at, wide in place_columns(width, self.columns):
             if at <= event.x < at + wide and column.name in SORTS:
-                by = self._roster.wish.by
-                is_again = by == column.name and not self._roster.wish.is_reversed
+                by = self._roster.query.by
+                is_again = by == column.name and not self._roster.query.is_reversed
                 self._roster.sort(column.name, is_reversed=is_again)
 
     def _line(self, at: int, now: int, width: int) -> Line:
@@ -172,11 +172,11 @@ class AgentTable(Picker):
         row = AgentRow(agent=agent, roster=self._roster, now=now, checkout=checkout)
         return agent_line(row, width, self.columns)
 
-    def _told_filter(self) -> Line:
-        wish = self._roster.wish
+    def _filter_text(self) -> Line:
+        query = self._roster.query
         shown, there = len(self._roster.agents), len(self._roster.everyone)
-        where = f" in {sanitize_line(wish.within, 60)}" if wish.within is not None else ""
-        typed = sanitize_line(wish.words) + ("▏" if self._is_seeking else "")
+        where = f" in {sanitize_line(query.within, 60)}" if query.within is not None else ""
+        typed = sanitize_line(query.words) + ("▏" if self._is_seeking else "")
         return (
             ("/ ", "key"),
             (typed, "strong"),

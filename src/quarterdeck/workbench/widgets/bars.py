@@ -162,21 +162,26 @@ class TroubleBar(LinesView):
     """Tells the trouble of one agent; hidden while there is none.
 
     Args:
-        desk: the agents, and what was found on this machine.
-        whose: the agent, as it is when somebody looks.
+        context: the agents, and what was found on this machine.
+        find_session: the agent, as it is when somebody looks.
     """
 
-    def __init__(self, desk: "WorkbenchContext", whose: "Callable[[], SessionId | None]") -> None:
+    def __init__(
+        self, context: "WorkbenchContext", find_session: "Callable[[], SessionId | None]"
+    ) -> None:
         super().__init__(classes="trouble")
-        self._desk = desk
-        self._whose = whose
+        self._app_context = context
+        self._find_session = find_session
         self._trouble: Trouble | None = None
         self._stops: list[Callable[[], None]] = []
 
     def on_mount(self) -> None:
         """Follow the agents."""
         self.display = False
-        self._stops = [self._desk.watch(self.check), self._desk.roster.watch(self.check)]
+        self._stops = [
+            self._app_context.watch(self.check),
+            self._app_context.roster.watch(self.check),
+        ]
         self.check()
 
     def on_unmount(self) -> None:
@@ -186,8 +191,8 @@ class TroubleBar(LinesView):
 
     def check(self) -> None:
         """Find out anew what is wrong."""
-        agent = self._desk.roster.find(self._whose())
-        found = self._desk.ground.found
+        agent = self._app_context.roster.find(self._find_session())
+        found = self._app_context.discovery.found
         kind = found.agent(agent.agent) if found is not None and agent is not None else None
         trouble = diagnose_agent(agent, kind) if agent is not None else None
         if trouble != self._trouble:

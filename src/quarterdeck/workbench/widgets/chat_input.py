@@ -33,7 +33,7 @@ LONG_TEXT = 2_000
 """Characters above which a paste is folded."""
 LONG_LINES = 20
 _BEGIN, _END = "\x02", "\x03"
-_KEPT = re.compile(f"{_BEGIN}([^{_BEGIN}{_END}]*){_END}")
+_FOLDED_PASTE = re.compile(f"{_BEGIN}([^{_BEGIN}{_END}]*){_END}")
 _CHIP = re.compile(r"\[pasted text #(\d+), [\d,]+ (?:lines|characters)\]")
 
 
@@ -76,9 +76,9 @@ class Pastes:
         self._texts.clear()
         begin = 0
         shown: list[str] = []
-        for kept in _KEPT.finditer(draft):
-            shown += [self._plain(draft[begin : kept.start()]), self.fold(kept[1])]
-            begin = kept.end()
+        for match in _FOLDED_PASTE.finditer(draft):
+            shown += [self._plain(draft[begin : match.start()]), self.fold(match[1])]
+            begin = match.end()
         return "".join([*shown, self._plain(draft[begin:])])
 
     def _plain(self, text: str) -> str:
@@ -162,7 +162,7 @@ class ChatInput(TextArea):
         self._pastes = Pastes()
         self._back = 0
         """How far back in the past the text is from; 0: it is new."""
-        self._kept = ""
+        self._own_draft = ""
 
     @property
     def draft(self) -> str:
@@ -340,8 +340,8 @@ class ChatInput(TextArea):
         if not 0 <= back <= len(past):
             return False
         if self._back == 0:
-            self._kept = self.draft
-        self._load(past[-back] if back else self._kept)
+            self._own_draft = self.draft
+        self._load(past[-back] if back else self._own_draft)
         self._back = back
         return True
 

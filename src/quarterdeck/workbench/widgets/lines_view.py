@@ -41,8 +41,8 @@ class LineCanvas(ScrollView):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self._looks: dict[tuple[str, bool], Style] = {}
-        self._looks_of: object = None
+        self._role_styles: dict[tuple[str, bool], Style] = {}
+        self._role_rules: object = None
         """The rules of the style sheet that the looks are from."""
 
     def line_at(self, y: int) -> tuple[Line, bool]:
@@ -93,23 +93,23 @@ class LineCanvas(ScrollView):
     def look(self, role: str, is_marked: bool = False) -> Style:
         """The style of a role."""
         rules = self._stylesheet.rules
-        if self._looks_of is not rules:
-            self._looks_of = rules
-            self._looks.clear()
-        found = self._looks.get((role, is_marked))
+        if self._role_rules is not rules:
+            self._role_rules = rules
+            self._role_styles.clear()
+        found = self._role_styles.get((role, is_marked))
         if found is None:
-            found = self._worked_out(role)
+            found = self._compute_style(role)
             if is_marked:
-                cursor = self._worked_out("cursor")
+                cursor = self._compute_style("cursor")
                 found = found + Style(bgcolor=cursor.bgcolor, bold=cursor.bold)
-            self._looks[role, is_marked] = found
+            self._role_styles[role, is_marked] = found
         return found
 
     @property
     def _stylesheet(self) -> "Stylesheet":
         return cast("App[object]", self.app).stylesheet  # pyright: ignore[reportUnknownMemberType]
 
-    def _worked_out(self, role: str) -> Style:
+    def _compute_style(self, role: str) -> Style:
         name = f"lined--{role}"
         node = DOMNode(classes=name)
         node._attach(self)  # pyright: ignore[reportPrivateUsage]
@@ -137,7 +137,7 @@ class LineCanvas(ScrollView):
 
     def notify_style_update(self) -> None:
         """Forget looks when the style sheet or the theme changed."""
-        self._looks.clear()
+        self._role_styles.clear()
         super().notify_style_update()
 
 

@@ -9,7 +9,7 @@ from ..stores.transcript import TranscriptSpot, TranscriptStore
 
 __all__ = ["ScrollAnchor", "ScrollAnchors"]
 
-_MOST_KEPT = 50
+_MOST_SAVED = 50
 
 
 @dataclass(slots=True)
@@ -113,25 +113,25 @@ class ScrollAnchors:
     """Where somebody reads in each of several transcripts."""
 
     def __init__(self) -> None:
-        self._standings: dict[str, ScrollAnchor] = {}
+        self._anchors: dict[str, ScrollAnchor] = {}
 
     def of(self, store: TranscriptStore) -> ScrollAnchor:
         """The place in a transcript; at its end at first."""
-        standing = self._standings.pop(store.session, None) or ScrollAnchor()
-        standing.store = store
-        self._standings[store.session] = standing
-        return standing
+        anchor = self._anchors.pop(store.session, None) or ScrollAnchor()
+        anchor.store = store
+        self._anchors[store.session] = anchor
+        return anchor
 
     def expected(self, session: str) -> TranscriptSpot | None:
         """Where a transcript was read in an earlier run, if not yet in this one."""
-        return self._standings[session].expected if session in self._standings else None
+        return self._anchors[session].expected if session in self._anchors else None
 
     def remember(self) -> dict[str, TranscriptSpot]:
         """Places that are not at the end, by session."""
-        spots = {session: one.spot for session, one in self._standings.items()}
-        kept = {session: spot for session, spot in spots.items() if spot is not None}
-        return dict(list(kept.items())[-_MOST_KEPT:])
+        spots = {session: one.spot for session, one in self._anchors.items()}
+        saved = {session: spot for session, spot in spots.items() if spot is not None}
+        return dict(list(saved.items())[-_MOST_SAVED:])
 
-    def recall(self, kept: Mapping[str, TranscriptSpot]) -> None:
+    def recall(self, saved: Mapping[str, TranscriptSpot]) -> None:
         """Take what ``remember`` gave in an earlier run."""
-        self._standings |= {session: ScrollAnchor(expected=spot) for session, spot in kept.items()}
+        self._anchors |= {session: ScrollAnchor(expected=spot) for session, spot in saved.items()}

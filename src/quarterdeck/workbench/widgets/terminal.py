@@ -48,9 +48,9 @@ class TerminalView(Widget, can_focus=True):
     """Shows a terminal of the host and types into it.
 
     Args:
-        desk: the fleet, and how the way to it is.
+        context: the fleet, and how the way to it is.
         guarded: it is an agent's: keeps its size, and one types into it only after ``enter``.
-        tell: shows what went wrong.
+        show_message: shows what went wrong.
     """
 
     ALLOW_SELECT = False
@@ -71,26 +71,26 @@ class TerminalView(Widget, can_focus=True):
     ]
 
     @dataclass
-    class Told(Message):
+    class FactsChanged(Message):
         """Its title, how it stands or how far up it is, is another now."""
 
         view: "TerminalView"
 
     def __init__(
         self,
-        desk: "WorkbenchContext",
+        context: "WorkbenchContext",
         *,
         guarded: bool = False,
-        tell: Callable[[str], None],
+        show_message: Callable[[str], None],
         id: str | None = None,
     ) -> None:
         super().__init__(id=id)
-        self._desk = desk
+        self._app_context = context
         self.guarded = guarded
-        self._tell = tell
+        self._show_message = show_message
         self.page = TerminalPage(
             self,
-            has_cursor=lambda: self.standing == "live",
+            has_cursor=lambda: self.state == "live",
             takes_every_key=lambda: self.takes_every_key,
             changed=self._report_facts,
         )
@@ -106,7 +106,7 @@ class TerminalView(Widget, can_focus=True):
         self._hiding: Timer | None = None
         self.is_seen = False
         self._facts: object = None
-        self._hushed_since = float("-inf")
+        self._quiet_since = float("-inf")
         """Seconds; when the program left, or the last key came that was still meant for it."""
         self._stays = False
 
@@ -118,9 +118,9 @@ class TerminalView(Widget, can_focus=True):
         return self._following.terminal if self._following is not None else None
 
     @property
-    def standing(self) -> TerminalViewState:
+    def state(self) -> TerminalViewState:
         """How the terminal stands."""
-        return self._following.standing if self._following is not None else "coming"
+        return self._following.state if self._following is not None else "coming"
 
     @property
     def reason(self) -> str:
@@ -135,7 +135,7 @@ class TerminalView(Widget, can_focus=True):
     @property
     def can_type(self) -> bool:
         """Whether the program may be sent something: an agent's only what is meant for it."""
-        return self.standing == "live" and (self.is_typing or not self.guarded)
+        return self.state == "live" and (self.is_typing or not self.guarded)
 
     def attach(self, terminal: str) -> None:
         """Show a terminal from now on."""
@@ -143,8 +143,8 @@ class TerminalView(Widget, can_focus=True):
         self.page.shown.close()
         self.page.back = self.page.left = 0
         self._following = self._follower(terminal)
-        self._typing = TerminalInput(self._desk.fleet, terminal, self._tell)
-        self._sizing = TerminalSizer(self._desk.fleet, terminal)
+        self._typing = TerminalInput(self._app_context.fleet, terminal, self._show_message)
+        self._sizing = TerminalSizer(self._app_context.fleet, terminal)
         self._run()
         if self.has_focus:
             self.begin_typing()
@@ -160,7 +160,7 @@ class TerminalView(Widget, can_focus=True):
 
     def on_mount(self) -> None:
         """Follow how the way to the host is."""
-        self._unwatch = self._desk.watch(self._reach.set)
+        self._unwatch = self._app_context.watch(self._reach.set)
 
     def on_unmount(self) -> None:
         """Let go."""
@@ -174,7 +174,7 @@ class TerminalView(Widget, can_focus=True):
         if self._hiding is not None:
             self._hiding.stop()
             self._hiding = None
-        if self._following is not None and not self._workers and self.standing != "ended":
+        if self._following is not None and not self._workers and self.state != "ended":
             self._following = self._follower(self._following.terminal)
             self._run()
         self._ask_size_soon()
@@ -191,7 +191,7 @@ class TerminalView(Widget, can_focus=True):
 
     def _follower(self, terminal: str) -> TerminalFollower:
         return TerminalFollower(
-            self._desk.fleet, terminal, self.page.take, self._stood, self._reached
+            self._app_context.fleet, terminal, self.page.take, self._state_changed, self._reached
         )
 
     def _run(self) -> None:
@@ -207,18 +207,18 @@ class TerminalView(Widget, can_focus=True):
         await following.run()
 
     async def _reached(self) -> None:
-        if self.standing == "lost":
+        if self.state == "lost":
             await asyncio.sleep(_PAUSE)
-        while self._desk.host != "connected":
+        while self._app_context.host != "connected":
             self._reach.clear()
             await self._reach.wait()
 
-    def _stood(self) -> None:
-        if self.standing in ("ended", "gone", "lost"):
+    def _state_changed(self) -> None:
+        if self.state in ("ended", "gone", "lost"):
             if self.is_typing:
-                self._hushed_since = time.monotonic()
+                self._quiet_since = time.monotonic()
             self.end_typing()
-        elif self.standing == "live":
+        elif self.state == "live":
             if self.has_focus and not self.guarded:
                 self.begin_typing()
             self._ask_size_soon()
@@ -241,7 +241,7 @@ class TerminalView(Widget, can_focus=True):
     def _ask_size(self) -> None:
         self._settling = None
         screen, sizing = self.page.shown.screen, self._sizing
-        if screen is None or sizing is None or self.standing != "live":
+        if screen is None or sizing is None or self.state != "live":
             return
         size = self.size.width, self.size.height
         if sizing.wants(size, screen.size, insists=self.has_focus):
@@ -320,17 +320,17 @@ class TerminalView(Widget, can_focus=True):
         Also for a moment after the program has left: who types on means nobody else by it, and
         least of all an agent that ``ctrl+c`` would interrupt.
         """
-        return self.has_focus and (self.is_typing or self._is_hushed)
+        return self.has_focus and (self.is_typing or self._is_quiet)
 
     @property
-    def _is_hushed(self) -> bool:
-        return time.monotonic() - self._hushed_since < QUIET
+    def _is_quiet(self) -> bool:
+        return time.monotonic() - self._quiet_since < QUIET
 
     def begin_typing(self) -> None:
         """Let keys go to the program."""
-        if self.is_typing or self._typing is None or self.standing not in ("coming", "live"):
+        if self.is_typing or self._typing is None or self.state not in ("coming", "live"):
             return
-        self.is_typing, self._hushed_since = True, float("-inf")
+        self.is_typing, self._quiet_since = True, float("-inf")
         self._ask_size_soon()
         self.page.redraw()
 
@@ -343,7 +343,7 @@ class TerminalView(Widget, can_focus=True):
     def take_key(self, event: events.Key) -> bool:
         """Take a key while one types; the application asks before it looks at any binding."""
         if not self.is_typing:
-            self._hushed_since = time.monotonic()
+            self._quiet_since = time.monotonic()
             return True
         if event.key == LEAVE:
             self.end_typing()
@@ -364,7 +364,7 @@ class TerminalView(Widget, can_focus=True):
 
     def send(self, data: bytes) -> None:
         """Type bytes; what is seen goes to the end."""
-        if data and self._typing is not None and self.standing in ("coming", "live"):
+        if data and self._typing is not None and self.state in ("coming", "live"):
             self.page.go_to_end()
             self._typing.type(data)
 
@@ -403,16 +403,16 @@ class TerminalView(Widget, can_focus=True):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Where nothing runs, enter is for others."""
-        return action != "type" or self.standing in ("coming", "live")
+        return action != "type" or self.state in ("coming", "live")
 
     def _report_focus(self, way: str) -> None:
-        is_wanted = self.standing == "live" and self.page.modes.focus and not self.guarded
+        is_wanted = self.state == "live" and self.page.modes.focus and not self.guarded
         if is_wanted and self._typing is not None:
             self._typing.type(f"\x1b[{way}".encode())
 
     def _report_facts(self) -> None:
         """Tell the panel if something that it shows about the terminal is another now."""
-        facts = (self.program_title, self.standing, self.reason, self.page.back, self.is_typing)
+        facts = (self.program_title, self.state, self.reason, self.page.back, self.is_typing)
         if facts != self._facts:
             self._facts = facts
-            self.post_message(self.Told(self))
+            self.post_message(self.FactsChanged(self))

@@ -113,9 +113,9 @@ class TerminalPage:
     def _plan_frame(self, pause: float = _PACE) -> None:
         if self._frame is None:
             wait = max(0.0, self._last_frame + pause - time.monotonic())
-            self._frame = asyncio.get_running_loop().call_later(wait, self._beat)
+            self._frame = asyncio.get_running_loop().call_later(wait, self._run_frame)
 
-    def _beat(self) -> None:
+    def _run_frame(self) -> None:
         self._frame = None
         self._last_frame = time.monotonic()
         self.shown.feed(_FEEDING)
@@ -242,13 +242,13 @@ class TerminalPage:
         return overlay_style(strip, column, column + 1 + is_wide, style, turns=turns)
 
     def _with_matches(self, strip: Strip, text: str) -> Strip:
-        shown, sought = render_text(text).casefold(), self.found.casefold()
+        shown, query = render_text(text).casefold(), self.found.casefold()
         style = self._widget.get_component_rich_style("terminal--match", partial=True)
-        at = shown.find(sought)
+        at = shown.find(query)
         while at >= 0:
             begin = cell_len(shown[:at]) - self.left
-            strip = overlay_style(strip, begin, begin + cell_len(sought), style)
-            at = shown.find(sought, at + len(sought))
+            strip = overlay_style(strip, begin, begin + cell_len(query), style)
+            at = shown.find(query, at + len(query))
         return strip
 
     def _with_selected(self, strip: Strip, place: int) -> Strip:
@@ -314,17 +314,17 @@ class TerminalPage:
         total = self._total
         edge = self._first if step < 0 else self._first + 1
         spots = range(edge - 1, -1, -1) if step < 0 else range(edge, total)
-        sought = words.casefold()
+        query = words.casefold()
         for begin in range(0, len(spots), _CHUNK):
             part = spots[begin : begin + _CHUNK]
             low = min(part)
             rows = self.shown.rows(low, len(part))
             for place in part:
-                if sought in rows[place - low].text.casefold():
+                if query in rows[place - low].text.casefold():
                     self.back = max(0, total - self._widget.size.height - place)
                     self.redraw()
                     return True
-        return any(sought in row.text.casefold() for row in self._rows)
+        return any(query in row.text.casefold() for row in self._rows)
 
     def go_to_end(self) -> None:
         """Follow again, with nothing selected."""

@@ -240,14 +240,14 @@ class TranscriptView(LineCanvas, can_focus=True):
     def _rows(self) -> int:
         return max(1, self.scrollable_content_region.height)
 
-    def _do(self, deed: "Callable[[], Coroutine[object, object, object]]") -> None:
-        async def told() -> None:
+    def _do(self, action: "Callable[[], Coroutine[object, object, object]]") -> None:
+        async def run() -> None:
             try:
-                await deed()
+                await action()
             except QuarterdeckError as error:
                 self.notify(sanitize_text(str(error)), severity="error", markup=False)
 
-        self.run_worker(told)
+        self.run_worker(run)
 
     async def _open_at(self, store: TranscriptStore, seq: int, words: str = "") -> None:
         block = await transcript_jump.move_window_to(store, seq)

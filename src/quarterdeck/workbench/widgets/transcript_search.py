@@ -73,7 +73,7 @@ class SearchBar(Horizontal):
         """Take the keys."""
         self.query_one(Input).focus()
 
-    def tell(self, words: str) -> None:
+    def show_state(self, words: str) -> None:
         """Show how the search stands."""
         self.query_one(".search-count", Label).update(words)
 
@@ -190,7 +190,7 @@ class SearchController:
         # What is shown is literal, and so is what people can type.
         self.pattern = compile_pattern(words) if words.strip() else None
         self._view.refresh()
-        self._tell()
+        self._show_state()
         if self.pattern is not None:
             self._timer = self._view.set_timer(_PAUSE, self._run)
 
@@ -237,18 +237,18 @@ class SearchController:
             self._view.notify(sanitize_text(str(error)), severity="error", markup=False)
 
     def _stepped(self) -> None:
-        self._tell()
+        self._show_state()
         self._go()
 
     def _go(self) -> None:
         """Show the match that is wanted, if it is found already."""
         search = self.search
         if search is None or self._at == self._wanted or self._wanted >= len(search.found):
-            self._tell()
+            self._show_state()
             return
         self._at = self._wanted
         self._go_to(search.found[self._at].seq, self._words)
-        self._tell()
+        self._show_state()
 
     def _stop(self) -> None:
         if self._timer is not None:
@@ -258,13 +258,13 @@ class SearchController:
         self._timer = self._worker = self.search = None
         self._at, self._wanted = -1, 0
 
-    def _tell(self) -> None:
+    def _show_state(self) -> None:
         if self._bar is None:
             return
         with suppress(NoMatches):
-            self._bar.tell(self._told())
+            self._bar.show_state(self._describe_state())
 
-    def _told(self) -> str:
+    def _describe_state(self) -> str:
         search = self.search
         if search is None:
             return ""

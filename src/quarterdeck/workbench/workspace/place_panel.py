@@ -45,7 +45,7 @@ def choose_file_panel(
 
 
 async def open_panel(
-    desk: "ScreenController",
+    controller: "ScreenController",
     widget: str,
     options: dict[str, Any],
     *,
@@ -62,28 +62,28 @@ async def open_panel(
     Raises:
         LayoutError: the kind or its options are wrong; nothing has changed.
     """
-    view = desk.app.main.view
+    view = controller.app.main.view
     spec = view.spec
-    used = None if is_new else _usable(desk, widget, options)
+    used = None if is_new else _usable(controller, widget, options)
     if used is not None:
         node = PanelNode(id=used, widget=widget, options=options)
         layout = edit.replace_panel(spec, used, node)
     else:
         node = PanelNode(id=edit.free_id(spec, widget), widget=widget, options=options)
-        layout = _placed(desk, spec, node, where, beside)
-    checked = parse_layout(dump_layout(layout), desk.app.kinds)
-    if desk.may_focus:
+        layout = _placed(controller, spec, node, where, beside)
+    checked = parse_layout(dump_layout(layout), controller.app.kinds)
+    if controller.may_focus:
         checked = edit.activate(checked, node.id)
     elif view.current is not None:  # where the person types stays in front
         checked = edit.activate(checked, view.current)
     await view.apply(checked)
-    if desk.may_focus:
+    if controller.may_focus:
         await view.show_panel(node.id)
     return node.id
 
 
-def _usable(desk: "ScreenController", widget: str, options: Mapping[str, Any]) -> str | None:
-    view = desk.app.main.view
+def _usable(controller: "ScreenController", widget: str, options: Mapping[str, Any]) -> str | None:
+    view = controller.app.main.view
     mine = [node for node in panels_of(view.spec) if node.widget == widget]
     here = {node.id for node in panels_of(view.root)}
 
@@ -99,9 +99,13 @@ def _usable(desk: "ScreenController", widget: str, options: Mapping[str, Any]) -
 
 
 def _placed(
-    desk: "ScreenController", spec: Layout, node: PanelNode, where: PanelPlace, beside: str | None
+    controller: "ScreenController",
+    spec: Layout,
+    node: PanelNode,
+    where: PanelPlace,
+    beside: str | None,
 ) -> Layout:
-    view = desk.app.main.view
+    view = controller.app.main.view
     if where == "tab":
         return edit.add_tab(spec, node.widget, node)
     current = beside or view.current or next(panels_of(view.root)).id

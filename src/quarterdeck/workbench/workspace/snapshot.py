@@ -74,7 +74,7 @@ class WorkspaceFiles:
             return WorkspaceSnapshot()
         try:
             file = _decoded(read_json_file(path))
-            layout = parse_layout(_mended(file.layout, kinds), kinds)
+            layout = parse_layout(_replace_missing(file.layout, kinds), kinds)
             base = _optional(file.base, kinds)
         except (UnusableLayoutError, LayoutError, msgspec.ValidationError) as error:
             return WorkspaceSnapshot(notice=self._put_aside(path, str(error)))
@@ -87,7 +87,7 @@ class WorkspaceFiles:
             states=file.states,
         )
 
-    def save(self, cwd: str, opened: WorkspaceSnapshot) -> None:
+    def save(self, cwd: str, snapshot: WorkspaceSnapshot) -> None:
         """Keep what is open in a directory; a crash leaves the old file or the new one.
 
         Raises:
@@ -101,12 +101,12 @@ class WorkspaceFiles:
         file = _File(
             version=_VERSION,
             cwd=cwd,
-            layout=_whole(dump_layout(opened.layout)),
-            base=dump_layout(opened.base) if opened.base is not None else None,
-            tab=opened.tab,
-            focus=opened.focus,
-            shown=opened.shown,
-            states=opened.states,
+            layout=_whole(dump_layout(snapshot.layout)),
+            base=dump_layout(snapshot.base) if snapshot.base is not None else None,
+            tab=snapshot.tab,
+            focus=snapshot.focus,
+            shown=snapshot.shown,
+            states=snapshot.states,
         )
         write_private(path, msgspec.json.format(msgspec.json.encode(file)).decode() + "\n")
 
@@ -140,17 +140,17 @@ def _optional(data: dict[str, Any] | None, kinds: "Mapping[str, PanelKind]") -> 
     return None
 
 
-def _mended(data: Any, kinds: "Mapping[str, PanelKind]", depth: int = 0) -> Any:
+def _replace_missing(data: Any, kinds: "Mapping[str, PanelKind]", depth: int = 0) -> Any:
     """The data with a box instead of each panel whose widget is not there any more."""
     if depth > 40:
         return data
     if isinstance(data, list):
-        return [_mended(one, kinds, depth + 1) for one in cast("list[Any]", data)]
+        return [_replace_missing(one, kinds, depth + 1) for one in cast("list[Any]", data)]
     if not isinstance(data, dict):
         return data
     node = cast("dict[str, Any]", data)
     if node.get("type") != "panel":
-        return {name: _mended(value, kinds, depth + 1) for name, value in node.items()}
+        return {name: _replace_missing(value, kinds, depth + 1) for name, value in node.items()}
     widget = node.get("widget")
     if not isinstance(widget, str) or widget in kinds or "missing" not in kinds:
         return node

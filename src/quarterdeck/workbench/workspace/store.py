@@ -69,36 +69,36 @@ class OpenWorkspace:
 
     Args:
         app: runs timers and workers.
-        desk: knows the directory and the selected agent.
+        context: knows the directory and the selected agent.
         kinds: the widgets that layouts can name.
         store: the files. They are read here, so that making one blocks.
-        tell: shows what went wrong.
+        show_message: shows what went wrong.
     """
 
     def __init__(
         self,
         app: "App[None]",
-        desk: "WorkbenchContext",
+        context: "WorkbenchContext",
         kinds: "Mapping[str, PanelKind]",
         store: WorkspaceStore,
-        tell: "ShowMessage",
+        show_message: "ShowMessage",
     ) -> None:
         self._app = app
-        self._desk = desk
+        self._app_context = context
         self._kinds = kinds
         self._store = store
-        self._tell = tell
+        self._show_message = show_message
         self._is_save_due = False
         self._saving = asyncio.Lock()
-        opened = store.workspaces.load(desk.cwd, kinds)
-        self.notice = opened.notice
+        snapshot = store.workspaces.load(context.cwd, kinds)
+        self.notice = snapshot.notice
         """What the person should know about how the files were read."""
-        self._selected = opened.shown
+        self._selected = snapshot.shown
         """The agent that was selected the last time, until the agents are known."""
-        self._focus = opened.focus
-        view = LayoutView(desk, kinds, opened.layout, states=opened.states, tab=opened.tab)
-        view.base = opened.base or opened.layout
-        self.main = MainScreen(desk, view)
+        self._focus = snapshot.focus
+        view = LayoutView(context, kinds, snapshot.layout, states=snapshot.states, tab=snapshot.tab)
+        view.base = snapshot.base or snapshot.layout
+        self.main = MainScreen(context, view)
 
     # Saving
 
@@ -122,7 +122,7 @@ class OpenWorkspace:
             base=view.base if view.base != view.spec else None,
             tab=view.tab,
             focus=view.current,
-            shown=self._desk.shown,
+            shown=self._app_context.shown,
             states=view.remember(),
         )
 
@@ -133,26 +133,26 @@ class OpenWorkspace:
 
     async def _save(self) -> None:
         self._is_save_due = False
-        opened = self.capture()
+        snapshot = self.capture()
         async with self._saving:
-            await asyncio.to_thread(self._store.workspaces.save, self._desk.cwd, opened)
+            await asyncio.to_thread(self._store.workspaces.save, self._app_context.cwd, snapshot)
 
     async def _save_in_background(self) -> None:
         try:
             await self._save()
         except OSError as error:
-            self._tell(f"cannot save the open panels: {error}", True)
+            self._show_message(f"cannot save the open panels: {error}", True)
 
     # Restoring
 
     def restore_selected(self) -> None:
         """Select the agent that was selected the last time, or the first, if none is."""
-        desk = self._desk
-        if desk.roster.find(desk.shown) is not None or not desk.roster.agents:
+        context = self._app_context
+        if context.roster.find(context.shown) is not None or not context.roster.agents:
             return
-        wanted = desk.find_session(self._selected) if self._selected else None
+        wanted = context.find_session(self._selected) if self._selected else None
         self._selected = None
-        desk.select(wanted or desk.roster.agents[0].session)
+        context.select(wanted or context.roster.agents[0].session)
 
     def restore_focus(self) -> None:
         """Give the focus to the panel that had it the last time."""
@@ -167,21 +167,21 @@ class OpenWorkspace:
             UnsavedPanelsError: something would be lost; nothing has changed.
         """
         await self.save()
-        opened = await asyncio.to_thread(self._store.workspaces.load, cwd, self._kinds)
-        desk, view = self._desk, self.main.view
-        before, desk.cwd = desk.cwd, cwd
+        snapshot = await asyncio.to_thread(self._store.workspaces.load, cwd, self._kinds)
+        context, view = self._app_context, self.main.view
+        before, context.cwd = context.cwd, cwd
         try:
-            await view.move(opened.layout, tab=opened.tab, states=opened.states, force=force)
+            await view.move(snapshot.layout, tab=snapshot.tab, states=snapshot.states, force=force)
         except QuarterdeckError:
-            desk.cwd = before
+            context.cwd = before
             raise
-        view.base = opened.base or opened.layout
-        desk.move(cwd)
-        view.enter(opened.focus)
-        if (session := desk.find_session(opened.shown or "")) is not None:
-            desk.select(session)
-        if opened.notice is not None:
-            self._tell(opened.notice, True)
+        view.base = snapshot.base or snapshot.layout
+        context.move(cwd)
+        view.enter(snapshot.focus)
+        if (session := context.find_session(snapshot.shown or "")) is not None:
+            context.select(session)
+        if snapshot.notice is not None:
+            self._show_message(snapshot.notice, True)
         await asyncio.to_thread(self._store.find_project, cwd)
 
     async def show_agent(self, session: "SessionId", seq: int | None = None) -> None:
@@ -191,7 +191,7 @@ class OpenWorkspace:
         own = [n for n, p in chats.items() if p.session == session and not p.follows]
         following = [n for n, p in chats.items() if p.follows]
         if not own:
-            self._desk.select(session)
+            self._app_context.select(session)
         target = next(iter([*own, *following]), None)
         if target is None:
             return

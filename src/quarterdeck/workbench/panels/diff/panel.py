@@ -108,8 +108,8 @@ class DiffPanel(PolledPanel):
         Binding("e", "hand_on('edit')", "edit the file"),
     ]
 
-    def __init__(self, desk: Any, options: DiffOptions, *, id: str | None = None) -> None:
-        super().__init__(desk, options, id=id)
+    def __init__(self, context: Any, options: DiffOptions, *, id: str | None = None) -> None:
+        super().__init__(context, options, id=id)
         self.changes = Changes()
         self._ignores_space = False
         self._is_read = False
@@ -230,10 +230,10 @@ class DiffPanel(PolledPanel):
     def _cwd(self) -> str:
         wanted = self.options.agent
         if wanted is not None:
-            found = self.desk.roster.find(self.desk.find_session(wanted))
+            found = self.context.roster.find(self.context.find_session(wanted))
             if found is not None:
                 return found.cwd
-        return make_absolute(self.desk.cwd, self.options.cwd or ".")
+        return make_absolute(self.context.cwd, self.options.cwd or ".")
 
     async def _hand_on(self, path: str, line: int | None, how: Any) -> None:
         from quarterdeck.system.errors import GitError
@@ -277,9 +277,9 @@ class DiffPanel(PolledPanel):
         added = sum(file.added for file in changes.files)
         removed = sum(file.removed for file in changes.files)
         one = format_patch_path(changes.files[0]) if len(changes.files) == 1 else ""
-        told = one or f"{len(changes.files)} files"
+        title = one or f"{len(changes.files)} files"
         parts = [f"  +{added} −{removed}"]
         parts += [f"against {sanitize_text(changes.against)}"] if changes.against else []
         parts += ["ignoring whitespace"] if self._ignores_space else []
         parts += ["truncated"] if changes.is_cut else []
-        self.head.show(told, ("  ".join(parts), "faint"))
+        self.head.show(title, ("  ".join(parts), "faint"))

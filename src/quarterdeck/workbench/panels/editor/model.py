@@ -285,10 +285,10 @@ class UnsavedCopies:
     def find(self, path: str) -> UnsavedCopy | None:
         """The copy for a path; None where there is none that can be read."""
         try:
-            kept = msgspec.json.decode(self._file(path).read_bytes(), type=UnsavedCopy)
+            copy = msgspec.json.decode(self._file(path).read_bytes(), type=UnsavedCopy)
         except (OSError, msgspec.MsgspecError):
             return None
-        return kept if kept.path == _spelled(path) else None
+        return copy if copy.path == _spelled(path) else None
 
     def keep(self, path: str, text: str, time: float) -> None:
         """Write a copy, in one step. Raises OSError."""

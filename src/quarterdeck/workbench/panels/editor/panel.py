@@ -49,12 +49,12 @@ class EditorPanel(PolledPanel):
         Binding("escape", "leave_difference", "back to the text", show=False),
     ]
 
-    def __init__(self, desk: Any, options: EditorOptions, *, id: str | None = None) -> None:
-        super().__init__(desk, options, id=id)
+    def __init__(self, context: Any, options: EditorOptions, *, id: str | None = None) -> None:
+        super().__init__(context, options, id=id)
         self.file: EditedFile | None = self._file_of(options.path)
         self.is_dirty = False
         """What is here differs from what was last read or written."""
-        self._kept = UnsavedCopies(Places.find().state / "workbench" / "unsaved")
+        self._copies = UnsavedCopies(Places.find().state / "workbench" / "unsaved")
         self._copy: UnsavedCopy | None = None
         self._is_loaded = False
         self._keeps_mine = False
@@ -156,12 +156,12 @@ class EditorPanel(PolledPanel):
     def _file_of(self, path: str | None) -> EditedFile | None:
         if path is None:
             return None
-        return EditedFile(make_absolute(self.desk.cwd, path))
+        return EditedFile(make_absolute(self.context.cwd, path))
 
     @property
     def _key(self) -> str:
         """Under which the copy is kept; a new file has the panel's name."""
-        return self.file.path if self.file is not None else f"{self.desk.cwd}/\n{self.id}"
+        return self.file.path if self.file is not None else f"{self.context.cwd}/\n{self.id}"
 
     def _go(self, line: int) -> None:
         self._line = line
@@ -180,9 +180,9 @@ class EditorPanel(PolledPanel):
         try:
             if is_dirty:
                 text = self.area.real_text
-                await asyncio.to_thread(self._kept.keep, self._key, text, read_wall_seconds())
+                await asyncio.to_thread(self._copies.keep, self._key, text, read_wall_seconds())
             else:
-                await asyncio.to_thread(self._kept.drop, self._key)
+                await asyncio.to_thread(self._copies.drop, self._key)
         except OSError as error:
             self._note = f"cannot back up unsaved text: {error}"
             self._head()
@@ -204,7 +204,7 @@ class EditorPanel(PolledPanel):
         if not self.is_mounted:
             return
         file = self.file
-        path = "new file" if file is None else format_path(self.desk.cwd, file.path)
+        path = "new file" if file is None else format_path(self.context.cwd, file.path)
         row, column = self.area.cursor_location
         parts = [f"  {row + 1}:{column + 1}"]
         parts += [hidden] if (hidden := self.area.under_cursor()) else []
@@ -225,8 +225,8 @@ class EditorPanel(PolledPanel):
     def _forget(self) -> None:
         """In a thread: drop the copies, also that of a file that had no name."""
         try:
-            self._kept.drop(self._key)
-            self._kept.drop(f"{self.desk.cwd}/\n{self.id}")
+            self._copies.drop(self._key)
+            self._copies.drop(f"{self.context.cwd}/\n{self.id}")
         except OSError as error:
             self._note = f"saved, but cannot delete the backup: {error}"
 
@@ -284,7 +284,7 @@ class EditorPanel(PolledPanel):
         self._note_dirty(False)
         if self._line is not None:
             self._go(self._line)
-        self._copy = await asyncio.to_thread(self._kept.find, self._key)
+        self._copy = await asyncio.to_thread(self._copies.find, self._key)
         if self._copy is not None and self._copy.text == text:
             self._copy = None
         if self._copy is not None and not self.area.read_only:

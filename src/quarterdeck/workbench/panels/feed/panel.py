@@ -48,7 +48,7 @@ class _Head(LinesView, can_focus=False):
             spans.append(
                 (f"{number} {mode}{'◂' if is_on else ''}  ", "strong" if is_on else "faint")
             )
-        agent = panel.desk.roster.find(panel.activity.agent)
+        agent = panel.context.roster.find(panel.activity.agent)
         spans.append((sanitize_line(agent.name, 30) if agent else "all agents", "text"))
         if panel.is_paused:
             spans.append((f"  ‖ paused, {panel.missed} more", "warning"))
@@ -90,7 +90,7 @@ class _Rows(LineCanvas, can_focus=True):
             words = "" if y or not self._panel.is_read else "no entries yet"
             return ((words, "faint"),), False
         record = records[y]
-        agent = self._panel.desk.roster.find(record.session)
+        agent = self._panel.context.roster.find(record.session)
         name = agent.name if agent is not None else record.session
         return activity_line(record, name, self.scrollable_content_region.width), y == self.cursor
 
@@ -175,8 +175,8 @@ class FeedPanel(Panel):
         Binding("f", "only", "show only this entry's agent, or all agents"),
     ]
 
-    def __init__(self, desk: Any, options: FeedOptions, *, id: str | None = None) -> None:
-        super().__init__(desk, options, id=id)
+    def __init__(self, context: Any, options: FeedOptions, *, id: str | None = None) -> None:
+        super().__init__(context, options, id=id)
         self.activity = FeedModel(options.mode)
         self.is_paused = False
         self.is_read = False
@@ -192,13 +192,13 @@ class FeedPanel(Panel):
     def on_mount(self) -> None:
         """Listen, and read the end of the log."""
         self._head, self._rows = self.query_one(_Head), self.query_one(_Rows)
-        self.desk.listeners.append(self._hear)
-        self._unwatch = self.desk.roster.watch(self._names_changed)
+        self.context.listeners.append(self._hear)
+        self._unwatch = self.context.roster.watch(self._names_changed)
         self.show(self.options.mode, self.options.agent)
 
     def on_unmount(self) -> None:
         """Listen no more."""
-        self.desk.listeners.remove(self._hear)
+        self.context.listeners.remove(self._hear)
         self._unwatch()
 
     @property
@@ -224,7 +224,7 @@ class FeedPanel(Panel):
 
     def show(self, mode: FeedMode, agent: str | None) -> None:
         """Show another mode, or another agent."""
-        session = self.desk.find_session(agent) if agent is not None else None
+        session = self.context.find_session(agent) if agent is not None else None
         self.activity = FeedModel(mode, session)
         self.post_message(self.Renamed(self))
         self.catch_up()
@@ -285,7 +285,7 @@ class FeedPanel(Panel):
 
     async def _read(self, activity: FeedModel) -> None:
         try:
-            await activity.start(self.desk.fleet)
+            await activity.start(self.context.fleet)
         except QuarterdeckError as error:
             self.notify(sanitize_text(str(error)), severity="error", markup=False)
         self.is_read = True
@@ -295,7 +295,7 @@ class FeedPanel(Panel):
 
     async def _read_older(self, activity: FeedModel) -> None:
         try:
-            came = await activity.older(self.desk.fleet)
+            came = await activity.older(self.context.fleet)
         except QuarterdeckError as error:
             self.notify(sanitize_text(str(error)), severity="error", markup=False)
             return

@@ -40,7 +40,7 @@ def activity_line(record: "Record", name: str, width: int) -> Line:
     is_wide = width >= _WIDE
     form = "%H:%M:%S" if is_wide else "%H:%M"
     clock = format_local_time(record.time, form)
-    words, role = _told(record.event)
+    words, role = _describe_event(record.event)
     room = _NAME if is_wide else _SHORT_NAME
     shown = cut_to_width(sanitize_line(name, room * 2), room)
     shown += " " * (room - count_columns(shown))
@@ -52,13 +52,13 @@ def activity_line(record: "Record", name: str, width: int) -> Line:
     return clip(line, width)
 
 
-def _told(event: "Event") -> tuple[str, str]:
+def _describe_event(event: "Event") -> tuple[str, str]:
     """What to show of an event, and its role."""
-    told = describe_event(event)
-    if told is None:
+    text = describe_event(event)
+    if text is None:
         return f"{event_type(event)} {_raw(event)}", "faint"
-    sign, role = _look(event, told.severity)
-    return f"{sign} {told.text}" if sign else told.text, role
+    sign, role = _look(event, text.severity)
+    return f"{sign} {text.text}" if sign else text.text, role
 
 
 def _look(event: "Event", severity: Severity) -> tuple[str, str]:

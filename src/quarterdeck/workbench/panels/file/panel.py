@@ -47,8 +47,8 @@ class FilePanel(PolledPanel):
         Binding("t", "hand_on('tail')", "follow the end"),
     ]
 
-    def __init__(self, desk: Any, options: FileOptions, *, id: str | None = None) -> None:
-        super().__init__(desk, options, id=id)
+    def __init__(self, context: Any, options: FileOptions, *, id: str | None = None) -> None:
+        super().__init__(context, options, id=id)
         self._reader: FileReader | None = None
         self._facts: FileFacts | None = None
         self._problem: str | None = None
@@ -192,7 +192,7 @@ class FilePanel(PolledPanel):
         if path is None:
             self._reader = None
         else:
-            self._reader = FileReader(make_absolute(self.desk.cwd, path))
+            self._reader = FileReader(make_absolute(self.context.cwd, path))
 
     async def _open(self, reader: FileReader, *, is_again: bool = False) -> None:
         facts = await asyncio.to_thread(reader.open)
@@ -309,8 +309,8 @@ class FilePanel(PolledPanel):
             return problem_lines(f"cannot show {self._reader.path!r}: {self._problem}.", width)
         if self._facts is None:
             return [(("reading …", "faint"),)]
-        told = f"binary, {format_bytes(self._facts.size)}; its first bytes:"
-        return [((told, "faint"),), *(((line, "code"),) for line in self._hex)]
+        facts_text = f"binary, {format_bytes(self._facts.size)}; its first bytes:"
+        return [((facts_text, "faint"),), *(((line, "code"),) for line in self._hex)]
 
     def _arrange(self) -> None:
         page, view = self.page, self.view
@@ -324,13 +324,13 @@ class FilePanel(PolledPanel):
         self._head()
 
     def _head(self) -> None:
-        path = "no file" if self.path is None else format_path(self.desk.cwd, self.path)
+        path = "no file" if self.path is None else format_path(self.context.cwd, self.path)
         window = self.view.window
         shows = self._problem is not None and window is not None
         problem = [("  ✗ " + sanitize_text(self._problem or ""), "bad")] if shows else []
-        told = [self._note, *_facts_told(self._facts, window)]
-        told += ["wrapped"] if self.view.wraps else []
-        self.head.show(path, *problem, ("  " + " · ".join(filter(None, told)), "faint"))
+        facts_text = [self._note, *_describe_facts(self._facts, window)]
+        facts_text += ["wrapped"] if self.view.wraps else []
+        self.head.show(path, *problem, ("  " + " · ".join(filter(None, facts_text)), "faint"))
 
 
 def _coloured(path: str, window: FileWindow) -> list[Line] | None:
@@ -358,13 +358,13 @@ def _find(
     return reader.find(words, FileMatch(offset=0, number=1))
 
 
-def _facts_told(facts: FileFacts | None, window: FileWindow | None) -> list[str]:
+def _describe_facts(facts: FileFacts | None, window: FileWindow | None) -> list[str]:
     """What is to be said of a file, and where in it the window is."""
     if facts is None:
         return []
-    told = [format_bytes(facts.size)]
+    facts_text = [format_bytes(facts.size)]
     if window is not None and not (window.is_start and window.is_end):
-        told.append(f"a window at {100 * window.start // max(1, window.size)}%")
+        facts_text.append(f"a window at {100 * window.start // max(1, window.size)}%")
     if facts.encoding != "utf-8":
-        told.append(facts.encoding)
-    return told
+        facts_text.append(facts.encoding)
+    return facts_text

@@ -266,27 +266,29 @@ def _group_lines(
     for group in groups:
         name = names(group.place) if group.place is not None else None
         share = "    -" if group.cpu is None else f"{group.cpu:>5.0%}"
-        told = sanitize_line(group.name, 40) + (f" ({sanitize_line(name, 40)})" if name else "")
+        description = sanitize_line(group.name, 40) + (
+            f" ({sanitize_line(name, 40)})" if name else ""
+        )
         figures = f"{share} {format_bytes(group.memory):>8} {group.count:>4}×  "
-        yield ((figures, "text"), (told, "strong"), (f"  {group.pid}", "faint"))
+        yield ((figures, "text"), (description, "strong"), (f"  {group.pid}", "faint"))
 
 
-def _gauge(label: str, part: float | None, told: str, length: int) -> Line:
+def _gauge(label: str, part: float | None, description: str, length: int) -> Line:
     if part is None:
         return ((f"{label:<8}", "faint"), ("measuring …", "faint"))
     role = "warning" if part > 0.9 else "running"
     return (
         (f"{label:<8}", "faint"),
         (draw_bar(part, length), role),
-        (f" {part:>4.0%}  {told}", "text"),
+        (f" {part:>4.0%}  {description}", "text"),
     )
 
 
 def _amount(label: str, pair: tuple[int, int] | None, length: int) -> Line:
     if pair is None or not pair[1]:
         return ((f"{label:<8}", "faint"), ("unknown", "faint"))
-    told = f"{format_bytes(pair[0])} of {format_bytes(pair[1])}"
-    return _gauge(label, pair[0] / pair[1], told, length)
+    description = f"{format_bytes(pair[0])} of {format_bytes(pair[1])}"
+    return _gauge(label, pair[0] / pair[1], description, length)
 
 
 def format_bytes(number: int) -> str:

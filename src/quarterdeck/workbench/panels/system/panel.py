@@ -20,8 +20,8 @@ class SystemPanel(PolledPanel):
     EVERY: ClassVar[float | None] = 2.0
     BINDINGS: ClassVar[list[BindingType]] = [Binding("r", "reload", "refresh")]
 
-    def __init__(self, desk: Any, options: NoOptions, *, id: str | None = None) -> None:
-        super().__init__(desk, options, id=id)
+    def __init__(self, context: Any, options: NoOptions, *, id: str | None = None) -> None:
+        super().__init__(context, options, id=id)
         self._sampler = MachineSampler()
         self.sample: MachineSample | None = None
         self.page = PanelPage(self._lines, id="page")
@@ -36,9 +36,9 @@ class SystemPanel(PolledPanel):
 
     async def look(self) -> None:
         """Take a sample."""
-        status = self.desk.roster.status
+        status = self.context.roster.status
         host = status.pid if status is not None else None
-        self.sample = await asyncio.to_thread(self._sampler.sample, host, self.desk.cwd)
+        self.sample = await asyncio.to_thread(self._sampler.sample, host, self.context.cwd)
         if self.is_mounted:
             self.page.update()
 
@@ -53,6 +53,6 @@ class SystemPanel(PolledPanel):
 
     def _agent_in(self, directory: str) -> str | None:
         found = [
-            one.name for one in self.desk.roster.everyone if one.is_live and one.cwd == directory
+            one.name for one in self.context.roster.everyone if one.is_live and one.cwd == directory
         ]
         return found[0] if len(found) == 1 else None

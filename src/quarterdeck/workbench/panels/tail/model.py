@@ -59,7 +59,7 @@ class Tail:
         self._most_lines = most_lines
         self._most_bytes = most_bytes
         self._first: int | None = first
-        self._kept = 0
+        self._held_bytes = 0
         self._open_line = bytearray()
         self._descriptor: int | None = None
         self._offset = 0
@@ -95,7 +95,7 @@ class Tail:
     def clear(self) -> None:
         """Forget the lines that came; what comes later is shown."""
         self.lines.clear()
-        self._kept = 0
+        self._held_bytes = 0
 
     def _is_same(self) -> bool:
         assert self._descriptor is not None
@@ -188,9 +188,9 @@ class Tail:
         text = _text(line)
         self.taken += 1
         self.lines.append(text)
-        self._kept += len(text) + 1
-        while len(self.lines) > self._most_lines or self._kept > self._most_bytes:
-            self._kept -= len(self.lines.popleft()) + 1
+        self._held_bytes += len(text) + 1
+        while len(self.lines) > self._most_lines or self._held_bytes > self._most_bytes:
+            self._held_bytes -= len(self.lines.popleft()) + 1
 
 
 def strip_colours(text: str) -> str:

@@ -133,13 +133,13 @@ class TailPanel(PolledPanel):
         Binding("c", "clear", "clear"),
     ]
 
-    def __init__(self, desk: Any, options: TailOptions, *, id: str | None = None) -> None:
-        super().__init__(desk, options, id=id)
+    def __init__(self, context: Any, options: TailOptions, *, id: str | None = None) -> None:
+        super().__init__(context, options, id=id)
         self.tail: Tail | None = self._tail_of(options.path)
         self.words = options.filter
         self.follows = True
         self._shown: tuple[int, int, str] = (0, 0, "")
-        self._kept: list[str] = []
+        self._shown_lines: list[str] = []
         self._polling = asyncio.Lock()
         self.head = HeadLine()
         self.view = _Lines()
@@ -241,7 +241,7 @@ class TailPanel(PolledPanel):
         self._update()
 
     def _tail_of(self, path: str | None) -> Tail | None:
-        return None if path is None else Tail(make_absolute(self.desk.cwd, path))
+        return None if path is None else Tail(make_absolute(self.context.cwd, path))
 
     def _filter(self, words: str) -> None:
         self.words = words
@@ -254,11 +254,11 @@ class TailPanel(PolledPanel):
         lines, words = list(tail.lines), self.words.casefold()
         if words:
             lines = [line for line in lines if words in line.casefold()]
-        before, gone = self._kept, 0
+        before, gone = self._shown_lines, 0
         if not self.follows and before and lines:
             # Lines that left the ring: by so many the page moves up, and seems not to move.
             gone = next((n for n, line in enumerate(before) if line is lines[0]), 0)
-        self._kept = lines
+        self._shown_lines = lines
         self.view.show(lines, tail.partial, follows=self.follows, gone=gone)
         self._head()
 
@@ -267,12 +267,12 @@ class TailPanel(PolledPanel):
         if tail is None:
             self.head.show("no file", ("  set the path option of the panel", "faint"))
             return
-        told = {
+        state_text = {
             "missing": "does not exist; waiting for it",
             "unreadable": f"cannot read: {sanitize_text(tail.reason)}",
             "reading": "following" if self.follows else "paused (f: follow)",
         }[tail.state]
-        parts = [told, count_noun(tail.taken, "line")]
+        parts = [state_text, count_noun(tail.taken, "line")]
         if tail.taken > len(tail.lines):
             parts.append(f"last {len(tail.lines):,} shown")
         if tail.skipped:
@@ -280,4 +280,4 @@ class TailPanel(PolledPanel):
         if self.words:
             parts.append(f"filter: {sanitize_text(self.words)}")
         role = {"missing": "warning", "unreadable": "bad"}.get(tail.state, "faint")
-        self.head.show(format_path(self.desk.cwd, tail.path), ("  " + " · ".join(parts), role))
+        self.head.show(format_path(self.context.cwd, tail.path), ("  " + " · ".join(parts), role))

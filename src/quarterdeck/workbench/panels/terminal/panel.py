@@ -73,15 +73,17 @@ class TerminalPanel(Panel):
     ]
 
     def __init__(
-        self, desk: "WorkbenchContext", options: TerminalOptions, *, id: str | None = None
+        self, context: "WorkbenchContext", options: TerminalOptions, *, id: str | None = None
     ) -> None:
-        super().__init__(desk, options, id=id)
+        super().__init__(context, options, id=id)
         self.terminal: str | None = options.terminal
         """The id of the terminal that it shows."""
         self.argv = parse_command_line(options.command)
-        self.cwd = make_absolute(desk.cwd, options.cwd or desk.cwd)
+        self.cwd = make_absolute(context.cwd, options.cwd or context.cwd)
         self.head = TitleLine()
-        self.view = TerminalView(desk, guarded=self.is_agents, tell=self._tell_bad, id="terminal")
+        self.view = TerminalView(
+            context, guarded=self.is_agents, show_message=self._show_error, id="terminal"
+        )
         self.offer = PanelPage(self._offer_lines, id="offer")
         self.bar = AskBar()
         self.foot = TitleLine()
@@ -117,12 +119,12 @@ class TerminalPanel(Panel):
     @property
     def session(self) -> "SessionId | None":
         """See ``Panel``."""
-        return self.desk.find_session(self.options.agent) if self.options.agent else None
+        return self.context.find_session(self.options.agent) if self.options.agent else None
 
     @property
     def has_program(self) -> bool:
         """Whether there is a program of the person's that has not ended, as far as is known."""
-        is_over = self.view.standing in ("ended", "gone")
+        is_over = self.view.state in ("ended", "gone")
         return self.terminal is not None and not is_over
 
     def enter(self) -> None:
@@ -168,15 +170,15 @@ class TerminalPanel(Panel):
         if self.has_program:
             from ...screens.dialogs import LeaveTerminalScreen
 
-            asked = LeaveTerminalScreen(self.title, format_path(self.desk.cwd, self.cwd))
+            asked = LeaveTerminalScreen(self.title, format_path(self.context.cwd, self.cwd))
             choice = await self._app.push_screen_wait(asked)
             if choice is None:
                 return False
             if choice == "keep":
-                self._tell(f"{self.title} keeps running; /terminals reopens it")
+                self._show_message(f"{self.title} keeps running; /terminals reopens it")
                 return True
         with suppress(QuarterdeckError):  # it may be gone already
-            await self.desk.fleet.close_terminal(self.terminal)
+            await self.context.fleet.close_terminal(self.terminal)
         return True
 
     def action_start(self) -> None:
@@ -198,7 +200,7 @@ class TerminalPanel(Panel):
         if action in ("search", "next", "forget"):
             return not self.offer.display  # there is nothing to search
         if action == "again":
-            return self.view.standing in ("ended", "gone") and not self.is_agents
+            return self.view.state in ("ended", "gone") and not self.is_agents
         return True
 
     def _start(self) -> None:
@@ -223,7 +225,7 @@ class TerminalPanel(Panel):
             if await self._is_wanted():
                 await self._open()
         except QuarterdeckError as error:
-            self._tell_bad(str(error))
+            self._show_error(str(error))
         finally:
             self._is_starting = False
 
@@ -232,17 +234,17 @@ class TerminalPanel(Panel):
 
         before = self.terminal
         columns, rows = await self._room()
-        wish = FleetTerminalOptions(
+        options = FleetTerminalOptions(
             cwd=self.cwd,
             command=self.argv,
             name=name_terminal(self.argv),
             columns=columns,
             rows=rows,
         )
-        info = await self.desk.fleet.open_terminal(wish)
+        info = await self.context.fleet.open_terminal(options)
         if before is not None:
             with suppress(QuarterdeckError):
-                await self.desk.fleet.close_terminal(before)
+                await self.context.fleet.close_terminal(before)
         self._show(info.id)
 
     async def _room(self) -> tuple[int, int]:
@@ -284,7 +286,7 @@ class TerminalPanel(Panel):
     def action_next(self, step: int) -> None:
         """Go to another place with what was searched for."""
         if self.view.page.found and not self.view.page.find(self.view.page.found, step):
-            self._tell(f"{sanitize_line(self.view.page.found, 40)!r} not found")
+            self._show_message(f"{sanitize_line(self.view.page.found, 40)!r} not found")
 
     def action_forget(self) -> None:
         """Mark no places any more."""
@@ -298,12 +300,12 @@ class TerminalPanel(Panel):
     def _given(self, event: AskBar.Given) -> None:
         event.stop()
         if event.text and not self.view.page.find(event.text):
-            self._tell(f"{sanitize_line(event.text, 40)!r} not found")
+            self._show_message(f"{sanitize_line(event.text, 40)!r} not found")
 
     # What is said about it
 
-    @on(TerminalView.Told)
-    def _told(self, event: TerminalView.Told) -> None:
+    @on(TerminalView.FactsChanged)
+    def _facts_changed(self, event: TerminalView.FactsChanged) -> None:
         event.stop()
         self._say()
         self.post_message(self.Renamed(self))
@@ -324,16 +326,16 @@ class TerminalPanel(Panel):
         foot = foot_spans(self.view, keys) if not self.offer.display else []
         self.foot.display = bool(foot)
         self.foot.show("", *foot)
-        place = "" if self.offer.display else format_path(self.desk.cwd, self.cwd)
+        place = "" if self.offer.display else format_path(self.context.cwd, self.cwd)
         self.head.show(self.title, *head_spans(self.view, place))
 
     def _offer_lines(self, width: int) -> list[Line]:
-        return offer_lines(self.argv, format_path(self.desk.cwd, self.cwd) or ".", width)
+        return offer_lines(self.argv, format_path(self.context.cwd, self.cwd) or ".", width)
 
-    def _tell(self, words: str) -> None:
+    def _show_message(self, words: str) -> None:
         self.notify(sanitize_text(words), markup=False)
 
-    def _tell_bad(self, words: str) -> None:
+    def _show_error(self, words: str) -> None:
         self.notify(sanitize_text(words), severity="error", timeout=8, markup=False)
 
     @property

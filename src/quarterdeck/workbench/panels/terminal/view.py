@@ -66,7 +66,7 @@ def head_spans(view: "TerminalView", place: str) -> list[Span]:
     spans: list[Span] = []
     if view.page.back:
         spans.append((f"  ↑ {view.page.back:,} lines up", "warning"))
-    if view.standing != "live":
+    if view.state != "live":
         return spans
     if view.takes_every_key:
         if view.guarded:
@@ -81,13 +81,13 @@ def head_spans(view: "TerminalView", place: str) -> list[Span]:
 def foot_spans(view: "TerminalView", keys: Sequence[tuple[str, str]]) -> list[Span]:
     """How it ended, and what can be done then; nothing while it runs."""
     reason = sanitize_line(view.reason, 200)
-    match view.standing:
+    match view.state:
         case "ended":
-            told = f"ended: {reason}" if reason else "ended"
-            return [(told, "warning"), *key_spans(*keys)]
+            text = f"ended: {reason}" if reason else "ended"
+            return [(text, "warning"), *key_spans(*keys)]
         case "gone":
-            told = "no output" if view.guarded else "this terminal no longer exists"
-            return [(told, "warning"), *key_spans(*keys), (f"  {reason}", "faint")]
+            text = "no output" if view.guarded else "this terminal no longer exists"
+            return [(text, "warning"), *key_spans(*keys), (f"  {reason}", "faint")]
         case "lost":
             return [("disconnected, waiting for the host", "warning"), (f"  {reason}", "faint")]
         case _:
@@ -139,11 +139,13 @@ class AgentTerminalView(Widget):
     class Ended(Message):
         """There is nothing more to see."""
 
-    def __init__(self, desk: "WorkbenchContext", agent: "AgentInfo") -> None:
+    def __init__(self, context: "WorkbenchContext", agent: "AgentInfo") -> None:
         super().__init__(classes="agent-screen")
         self.agent = agent
         self._head = TitleLine()
-        self.view = TerminalView(desk, guarded=True, tell=self._tell, id="screen")
+        self.view = TerminalView(
+            context, guarded=True, show_message=self._show_message, id="screen"
+        )
 
     def compose(self) -> ComposeResult:
         """The parts."""
@@ -162,13 +164,13 @@ class AgentTerminalView(Widget):
         """Say less."""
         self._say()
 
-    @on(TerminalView.Told)
-    def _told(self, event: TerminalView.Told) -> None:
+    @on(TerminalView.FactsChanged)
+    def _facts_changed(self, event: TerminalView.FactsChanged) -> None:
         event.stop()
         self._say()
-        if self.view.standing == "gone":
-            self._tell(self.view.reason)
-        if self.view.standing in ("ended", "gone"):
+        if self.view.state == "gone":
+            self._show_message(self.view.reason)
+        if self.view.state in ("ended", "gone"):
             self.post_message(self.Ended())
 
     def _say(self) -> None:
@@ -177,9 +179,9 @@ class AgentTerminalView(Widget):
         spans = [*([("  ", "faint"), *foot] if foot else ()), *head_spans(view, "")]
         if not view.takes_every_key:
             key = "esc" if view.has_focus else "/screen"
-            between = " · " if view.has_focus and view.standing == "live" else "  "
+            between = " · " if view.has_focus and view.state == "live" else "  "
             spans += [(between, "faint"), (key, "key"), (" back to the transcript", "faint")]
         self._head.show("live terminal", *spans)
 
-    def _tell(self, words: str) -> None:
+    def _show_message(self, words: str) -> None:
         self.notify(sanitize_text(words), severity="error", timeout=8, markup=False)

@@ -275,9 +275,9 @@ def find_paths(
 
     The walk follows no link and passes over directories that tools fill.
     """
-    told = listed()
-    if told is not None:
-        return FoundPaths(told[:most], len(told) > most)
+    tracked = listed()
+    if tracked is not None:
+        return FoundPaths(tracked[:most], len(tracked) > most)
     paths: list[str] = []
     waiting = [""]
     while waiting:

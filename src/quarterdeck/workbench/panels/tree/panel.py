@@ -65,9 +65,9 @@ class TreePanel(PolledPanel):
         Binding("r", "reload", "reload"),
     ]
 
-    def __init__(self, desk: Any, options: TreeOptions, *, id: str | None = None) -> None:
-        super().__init__(desk, options, id=id)
-        self.tree_model = FileTree(make_absolute(desk.cwd, options.root or "."))
+    def __init__(self, context: Any, options: TreeOptions, *, id: str | None = None) -> None:
+        super().__init__(context, options, id=id)
+        self.tree_model = FileTree(make_absolute(context.cwd, options.root or "."))
         self.words = ""
         self._rows: dict[str, TreeRow] = {}
         self._found: FoundPaths | None = None
@@ -84,7 +84,7 @@ class TreePanel(PolledPanel):
 
     def on_mount(self) -> None:
         """Follow the agents: what they do changes files."""
-        self._unwatch = self.desk.roster.watch(self._agents_changed)
+        self._unwatch = self.context.roster.watch(self._agents_changed)
         self._head()
 
     def on_unmount(self) -> None:
@@ -241,8 +241,8 @@ class TreePanel(PolledPanel):
             for path in paths
         ]
         if more or self._found.is_cut:
-            told = f"… {more:,} more" if more else "… too many files; only the first were searched"
-            rows.append(TreeRow(key="…", depth=0, name=told, kind="note"))
+            note = f"… {more:,} more" if more else "… too many files; only the first were searched"
+            rows.append(TreeRow(key="…", depth=0, name=note, kind="note"))
         return rows or [TreeRow(key="…", depth=0, name="no matches", kind="note")]
 
     def _after_toggle(self) -> None:

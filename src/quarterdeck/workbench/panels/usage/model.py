@@ -161,8 +161,8 @@ def usage_lines(
 
 def _over_time(history: UsageHistory, now: int, width: int) -> Line:
     values = history.minutes(now, max(5, min(60, width - 42)))
-    told = f"  {count(sum(values))} in {len(values)} min, peak {count(max(values))}/min"
-    return (("tokens  ", "faint"), (draw_sparkline(values), "running"), (told, "faint"))
+    summary = f"  {count(sum(values))} in {len(values)} min, peak {count(max(values))}/min"
+    return (("tokens  ", "faint"), (draw_sparkline(values), "running"), (summary, "faint"))
 
 
 def _share_lines(share: UsageShare, most: int, room: int, width: int) -> list[Line]:

@@ -29,8 +29,8 @@ class UsagePanel(PolledPanel):
         Binding("a", "archived", "show or hide archived agents"),
     ]
 
-    def __init__(self, desk: Any, options: UsageOptions, *, id: str | None = None) -> None:
-        super().__init__(desk, options, id=id)
+    def __init__(self, context: Any, options: UsageOptions, *, id: str | None = None) -> None:
+        super().__init__(context, options, id=id)
         self.grouping: Grouping = options.by
         self.history = UsageHistory()
         self._counts_archived = False
@@ -43,8 +43,8 @@ class UsagePanel(PolledPanel):
 
     def on_mount(self) -> None:
         """Follow the agents."""
-        self._unwatch = self.desk.roster.watch(self._changed)
-        self.history.take(self.desk.roster.everyone, self.desk.clock())
+        self._unwatch = self.context.roster.watch(self._changed)
+        self.history.take(self.context.roster.everyone, self.context.clock())
 
     def on_unmount(self) -> None:
         """Let go of the store."""
@@ -86,7 +86,7 @@ class UsagePanel(PolledPanel):
         self._update()
 
     def _changed(self) -> None:
-        self.history.take(self.desk.roster.everyone, self.desk.clock())
+        self.history.take(self.context.roster.everyone, self.context.clock())
         if self.is_seen:
             self._update()
 
@@ -95,6 +95,6 @@ class UsagePanel(PolledPanel):
             self.page.update()
 
     def _lines(self, width: int) -> list[Line]:
-        everyone, now = self.desk.roster.everyone, self.desk.clock()
+        everyone, now = self.context.roster.everyone, self.context.clock()
         agents = [one for one in everyone if self._counts_archived or not one.is_archived]
         return usage_lines(agents, self.history, self.grouping, now, width)

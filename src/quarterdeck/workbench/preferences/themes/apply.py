@@ -25,7 +25,7 @@ __all__ = ["AppTheme", "ThemeError", "apply_theme", "set_initial_theme"]
 
 _PLACE = ("theme", "css")
 """Where the style sheet believes that a theme's rules come from."""
-_LOOKS = frozenset(
+_APPEARANCE_RULES = frozenset(
     {
         "color", "background", "background_tint", "tint", "text_style",
         "text_opacity",
@@ -49,32 +49,32 @@ class AppTheme:
 
     Args:
         app: the application; it does not run yet.
-        looks: what was chosen.
+        preferences: what was chosen.
     """
 
-    def __init__(self, app: "App[Any]", looks: "Preferences") -> None:
+    def __init__(self, app: "App[Any]", preferences: "Preferences") -> None:
         self._app = app
-        self._looks = looks
+        self._preferences = preferences
         default = find_theme(DEFAULT, ())
         assert default is not None
         self._default = default
         try:
-            set_initial_theme(app, looks.theme or default)
+            set_initial_theme(app, preferences.theme or default)
         except ThemeError as error:
-            looks.problems.append(str(error))
-            looks.theme = default
+            preferences.problems.append(str(error))
+            preferences.theme = default
             set_initial_theme(app, default)
 
     def finish(self) -> None:
         """Apply what needs the style sheet, and show what was wrong with the preferences."""
-        wanted = self._looks.theme
+        wanted = self._preferences.theme
         if wanted is not None and wanted.scope != "built-in":
             try:
                 apply_theme(self._app, wanted)
             except ThemeError as error:
-                self._looks.problems.append(str(error))
+                self._preferences.problems.append(str(error))
                 apply_theme(self._app, self._default)
-        problems, self._looks.problems = self._looks.problems, []
+        problems, self._preferences.problems = self._preferences.problems, []
         for problem in problems:
             self._app.notify(sanitize_text(problem), severity="error", timeout=12, markup=False)
 
@@ -84,33 +84,33 @@ class AppTheme:
         Raises:
             ThemeError: it cannot be applied; the theme stays.
         """
-        self._looks.cwd, self._looks.project = found.cwd, found.project
-        if found.theme is not None and found.theme != self._looks.theme:
+        self._preferences.cwd, self._preferences.project = found.cwd, found.project
+        if found.theme is not None and found.theme != self._preferences.theme:
             apply_theme(self._app, found.theme)
-            self._looks.theme = found.theme
+            self._preferences.theme = found.theme
 
 
-def set_initial_theme(app: "App[Any]", shelved: "FoundTheme") -> None:
+def set_initial_theme(app: "App[Any]", found_theme: "FoundTheme") -> None:
     """Put on a theme before the application runs: colours alone, nothing is drawn yet.
 
     Raises:
         ThemeError: the file or a colour of it is wrong.
     """
     # Variables could break any rule; they come with ``apply_theme``, which can be undone.
-    theme = replace(_made(shelved), variables={})
+    theme = replace(_made(found_theme), variables={})
     app.register_theme(theme)
     app.set_reactive(App.theme, theme.name)
     app.stylesheet.set_variables(app.get_css_variables())
 
 
-def apply_theme(app: "App[Any]", shelved: "FoundTheme") -> None:
+def apply_theme(app: "App[Any]", found_theme: "FoundTheme") -> None:
     """Put a theme on a running application; all of it, or nothing.
 
     Raises:
         ThemeError: it cannot be; the message says where it is wrong.
     """
-    theme = _made(shelved)
-    css = shelved.theme.css if shelved.theme is not None else ""
+    theme = _made(found_theme)
+    css = found_theme.theme.css if found_theme.theme is not None else ""
     _try_on(app, theme, css)
     before = (app.current_theme, app.stylesheet.source.get(_PLACE))
     try:
@@ -118,7 +118,7 @@ def apply_theme(app: "App[Any]", shelved: "FoundTheme") -> None:
         _look_at(app)
     except Exception as error:
         _undo(app, *before)
-        raise ThemeError(f"theme {shelved.name!r}: {_told(error)}") from error
+        raise ThemeError(f"theme {found_theme.name!r}: {_describe_error(error)}") from error
 
 
 def _undo(app: "App[Any]", theme: Theme, source: Any) -> None:
@@ -135,18 +135,18 @@ def _put(app: "App[Any]", theme: Theme, css: str) -> None:
     app.refresh_css(animate=False)
 
 
-def _made(shelved: "FoundTheme") -> Theme:
-    file = shelved.theme
+def _made(found_theme: "FoundTheme") -> Theme:
+    file = found_theme.theme
     if file is None:
-        raise ThemeError(f"theme {shelved.name!r}: {shelved.error}")
+        raise ThemeError(f"theme {found_theme.name!r}: {found_theme.error}")
     for name, value in _colours(file.palette):
-        _colour(shelved.name, name, value)
+        _colour(found_theme.name, name, value)
     try:
-        theme = _theme(shelved.name, file)
+        theme = _theme(found_theme.name, file)
         _check_contrast(theme)
         _check_variables(theme)
     except (ValueError, ColorParseError) as error:
-        raise ThemeError(f"theme {shelved.name!r}: {error}") from error
+        raise ThemeError(f"theme {found_theme.name!r}: {error}") from error
     return theme
 
 
@@ -188,9 +188,9 @@ def _colour(theme: str, name: str, value: str | None) -> None:
 
 def _check_contrast(theme: Theme) -> None:
     made = theme.to_color_system().generate()
-    for ground in ("background", "surface"):
-        if _is_alike(Color.parse(made["foreground"]), Color.parse(made[ground])):
-            raise ValueError(f"foreground is unreadable on {ground}")
+    for background in ("background", "surface"):
+        if _is_alike(Color.parse(made["foreground"]), Color.parse(made[background])):
+            raise ValueError(f"foreground is unreadable on {background}")
 
 
 def _is_alike(one: Color, other: Color) -> bool:
@@ -228,21 +228,26 @@ def _try_on(app: "App[Any]", theme: Theme, css: str) -> None:
         for rule in alone.rules:
             _check_rule(rule)
     except (StylesheetError, StylesheetParseError, TokenError, ValueError) as error:
-        raise ThemeError(f"theme {theme.name!r}: {_told(error)}") from error
+        raise ThemeError(f"theme {theme.name!r}: {_describe_error(error)}") from error
 
 
 def _check_rule(rule: "RuleSet") -> None:
     rules = cast("dict[str, Any]", rule.styles.get_rules())
     for name in rules:
         plain = name.removeprefix("auto_")
-        if plain not in _LOOKS and not plain.startswith(_FAMILIES):
+        if plain not in _APPEARANCE_RULES and not plain.startswith(_FAMILIES):
             shown = name.replace("_", "-")
             raise ValueError(
                 f"{rule.selectors} sets {shown!r}; themes may set only colours, "
                 "borders and text styles"
             )
-    ink, ground = rules.get("color"), rules.get("background")
-    if ink is not None and ground is not None and ground.a == 1 and _is_alike(ink, ground):
+    ink, background = rules.get("color"), rules.get("background")
+    if (
+        ink is not None
+        and background is not None
+        and background.a == 1
+        and _is_alike(ink, background)
+    ):
         raise ValueError(f"{rule.selectors}: its text is unreadable")
     if rules.get("text_opacity", 1.0) < 0.3:
         raise ValueError(f"{rule.selectors}: its text is invisible")
@@ -253,12 +258,12 @@ def _look_at(app: "App[Any]") -> None:
     from ...widgets.chat_input import ChatInput
 
     for chat in app.screen_stack[0].query(ChatInput):
-        _, _, ground, ink = chat.colors
-        if _is_alike(ground.blend(ink, ink.a, alpha=1), ground):
+        _, _, background, ink = chat.colors
+        if _is_alike(background.blend(ink, ink.a, alpha=1), background):
             raise ValueError("the input is unreadable")
 
 
-def _told(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """What is wrong with CSS, in a line: Textual's own errors are made for a screen."""
     if isinstance(error, TokenError):
         line, column = error.start
@@ -267,6 +272,6 @@ def _told(error: Exception) -> str:
         for rule in error.errors.rules:
             for token, words in rule.errors:
                 line, _ = token.location
-                said = getattr(words, "summary", words)
-                return f"css, line {line + 1}: {said}"
+                summary = getattr(words, "summary", words)
+                return f"css, line {line + 1}: {summary}"
     return " ".join(str(error).split())
