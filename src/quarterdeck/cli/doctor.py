@@ -1,5 +1,6 @@
 """``quarterdeck doctor``: what is installed, what is missing, and how to get it."""
 
+import json
 import os
 import platform
 import re
@@ -90,7 +91,6 @@ _VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
 
 def list_agent_programs() -> tuple[ExternalProgram, ...]:
     """Every agent that is described, but our own; none where nobody knows a home. Reads files."""
-    from quarterdeck.config.errors import ConfigError
     from quarterdeck.drivers.catalogue import load_catalogue
 
     try:
@@ -381,8 +381,6 @@ def _verdict(findings: Sequence[Finding]) -> str:
 
 
 def _json(findings: Sequence[Finding]) -> str:
-    import json
-
     return json.dumps(
         {
             "version": __version__,

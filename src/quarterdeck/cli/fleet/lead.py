@@ -4,6 +4,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from quarterdeck.policy.modes import MODES
 
@@ -61,8 +62,6 @@ async def _lead(fleet: "HostClient", wish: "SpawnOptions") -> int:
 
 
 def _wish(prompt: str | None, o: dict[str, object]) -> "SpawnOptions":
-    import msgspec
-
     from quarterdeck.fleet.api import SpawnOptions
 
     given = {name: value for name, value in o.items() if value is not None}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from quarterdeck.policy.modes import MODES
+from quarterdeck.wire.content import text
 
 from ..command_io import as_json_option, echo_json, read_given_text, resolve_directory, with_fleet
 from ..text_table import escape_controls
@@ -152,8 +153,6 @@ async def start_agent(
 
 
 async def _resume(fleet: "HostClient", agent: str, prompt: str | None) -> "AgentInfo":
-    from quarterdeck.wire.content import text
-
     info = await fleet.resume(agent)
     if prompt:
         await fleet.wait([info.session], timeout=60)

@@ -8,6 +8,8 @@ import click
 
 from quarterdeck.policy.modes import MODES
 
+from .answer_schema import AnswerSchema
+
 __all__ = ["run"]
 
 _LATEST = ""
@@ -148,7 +150,6 @@ def _piped(*, must: bool) -> str:
 def _job(prompt: str, options: dict[str, Any]) -> Any:
     from quarterdeck.agent.native import SessionOptions
 
-    from .answer_schema import AnswerSchema
     from .job import HeadlessJob
 
     resume = _LATEST if options["continue_"] else options["resume"]

@@ -1,6 +1,7 @@
 """Bounded reads of files that other programs write: directories, lines, JSON, word search."""
 
 import contextlib
+import json
 import os
 import re
 import stat
@@ -266,7 +267,6 @@ def decode_json(data: bytes) -> Any:
         pass
     if b"\\ud" not in data and b"\\uD" not in data:
         return None
-    import json
 
     # Programs in JavaScript cut texts within a character and write one half of it.
     try:
