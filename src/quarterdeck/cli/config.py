@@ -1,6 +1,5 @@
 """``quarterdeck config``: show and check the settings."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -155,6 +154,8 @@ def _trust() -> "TrustStore":
 
 
 def _toml(value: Any) -> str:
+    import json
+
     return "(not set)" if value is None else json.dumps(value, ensure_ascii=False)
 
 
@@ -169,4 +170,6 @@ def _echo_lines(texts: Sequence[str]) -> None:
 
 
 def _echo_json(value: Any) -> None:
+    import json
+
     echo(json.dumps(value, indent=2))

@@ -1,6 +1,5 @@
 """``quarterdeck doctor``: what is installed, what is missing, and how to get it."""
 
-import json
 import os
 import platform
 import re
@@ -381,6 +380,8 @@ def _verdict(findings: Sequence[Finding]) -> str:
 
 
 def _json(findings: Sequence[Finding]) -> str:
+    import json
+
     return json.dumps(
         {
             "version": __version__,

@@ -1,7 +1,6 @@
 """``quarterdeck journal``: check, salvage, search, export and prune the log."""
 
 import asyncio
-import json
 import os
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import nullcontext
@@ -357,4 +356,6 @@ def _told(report: "CheckReport") -> list[str]:
 
 
 def _echo_json(value: Any) -> None:
+    import json
+
     echo(json.dumps(value, indent=2))

@@ -1,7 +1,6 @@
 """Bounded reads of files that other programs write: directories, lines, JSON, word search."""
 
 import contextlib
-import json
 import os
 import re
 import stat
@@ -267,6 +266,7 @@ def decode_json(data: bytes) -> Any:
         pass
     if b"\\ud" not in data and b"\\uD" not in data:
         return None
+    import json
 
     # Programs in JavaScript cut texts within a character and write one half of it.
     try:

@@ -7,7 +7,6 @@ import logging
 import os
 import socket
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quarterdeck.wire.errors import LinkBrokenError, LinkBusyError
@@ -16,6 +15,7 @@ from quarterdeck.wire.tasks import BackgroundTasks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
+    from pathlib import Path
 
     from quarterdeck.wire.rpc.stream import ByteStream
 
@@ -53,6 +53,8 @@ async def serve_unix(
         Busy: another process listens there.
         LinkBrokenError: the operating system refuses the path.
     """
+    from pathlib import Path  # late: an agent on a pipe starts without it
+
     place = Path(path)
     listener, inode = await asyncio.to_thread(_bind, place)
     tasks = BackgroundTasks()
