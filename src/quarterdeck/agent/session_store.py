@@ -17,7 +17,9 @@ from urllib.parse import quote
 from msgspec.structs import replace
 
 from quarterdeck.journal import Journal, SessionSummary
-from quarterdeck.journal.sessions import list_sessions
+from quarterdeck.journal.records import RecordReader
+from quarterdeck.journal.sessions import list_sessions, list_sessions_carefully
+from quarterdeck.journal.store import connect_reader
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.ids import SessionId
 
@@ -181,9 +183,6 @@ def _damaged_summary(path: Path) -> SessionSummary:
     """What is left of a session whose log is damaged; at the least that there was one."""
     # Imported here: hardly any log is damaged, and every start would pay for it.
     from quarterdeck.journal.damage import read_damage
-    from quarterdeck.journal.records import RecordReader
-    from quarterdeck.journal.sessions import list_sessions_carefully
-    from quarterdeck.journal.store import connect_reader
 
     id_ = SessionId(path.stem)
     try:

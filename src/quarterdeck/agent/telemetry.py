@@ -8,6 +8,7 @@ sent; what was said, what tools were told and what they gave back is not.
 import sys
 from typing import TYPE_CHECKING
 
+from quarterdeck import __version__
 from quarterdeck.wire.events import (
     ModelCallFinished,
     ModelCallStarted,
@@ -49,8 +50,6 @@ class Telemetry:
 
     def __init__(self) -> None:
         from opentelemetry import metrics, trace
-
-        from quarterdeck import __version__
 
         self._tracer = trace.get_tracer("quarterdeck", __version__)
         meter = metrics.get_meter("quarterdeck", __version__)

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -137,8 +138,6 @@ def _laid_out(row: Sequence[str], widths: Sequence[int], width: int | None) -> I
 
 
 def _folded(text: str, width: int | None) -> Iterator[str]:
-    import textwrap
-
     # A path stays whole: it is copied from here.
     yield from textwrap.wrap(
         _clean(text), width or 100, break_long_words=False, break_on_hyphens=False

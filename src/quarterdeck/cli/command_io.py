@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from .output import echo
+from .text_table import escape_json
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.client import HostClient
@@ -61,8 +62,6 @@ def echo_json(value: Any) -> None:
 
 def plain_json(data: bytes) -> str:
     """JSON that means the same and holds nothing that acts on a terminal."""
-    from .text_table import escape_json
-
     return escape_json(data.decode())
 
 

@@ -90,7 +90,6 @@ _VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
 
 def list_agent_programs() -> tuple[ExternalProgram, ...]:
     """Every agent that is described, but our own; none where nobody knows a home. Reads files."""
-    from quarterdeck.config.errors import ConfigError
     from quarterdeck.drivers.catalogue import load_catalogue
 
     try:

@@ -4,6 +4,7 @@ over.
 
 import asyncio
 import os
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -149,8 +150,6 @@ def _size(size: int | None) -> str:
 
 
 def _quoted(path: Path) -> str:
-    import shlex
-
     return shlex.quote(escape_controls(str(path)))
 
 

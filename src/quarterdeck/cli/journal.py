@@ -13,11 +13,12 @@ import click
 from quarterdeck.config.places import Places
 from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.private_files import open_private
 from quarterdeck.wire.terminal_text import escape_json
 
-from .command_io import DURATION
+from .command_io import DURATION, echo_json, terminal_width
 from .output import echo, is_terminal, shown, write_output
-from .text_table import escape_to_line
+from .text_table import escape_to_line, format_age, table
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -142,7 +143,6 @@ async def _pieces(
 def _opened(output: Path | None) -> "AbstractContextManager[IO[bytes] | None]":
     if output is None:
         return nullcontext()
-    from quarterdeck.wire.private_files import open_private
 
     return os.fdopen(open_private(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb")
 
@@ -204,9 +204,6 @@ async def _prune(
 
 
 def _tell(done: "list[LoggedSession]", dry_run: bool, as_json: bool) -> None:
-    from .command_io import echo_json, terminal_width
-    from .text_table import format_age, table
-
     if as_json:
         echo_json({"dry_run": dry_run, "sessions": done})
         return

@@ -1,11 +1,14 @@
 """``quarterdeck login``: log in to an agent by a way that it offers itself."""
 
 import asyncio
+import signal
 import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
+
+from quarterdeck.wire.terminal_text import escape_to_line
 
 from .output import echo
 
@@ -53,8 +56,6 @@ def _show(methods: "tuple[LoginMethod, ...]", as_json: bool) -> None:
 
 
 def _lines(methods: "tuple[LoginMethod, ...]") -> list[str]:
-    from quarterdeck.wire.terminal_text import escape_to_line
-
     lines: list[str] = []
     for method in methods:
         lines.append(f"{escape_to_line(method.id)}  {escape_to_line(method.name)}")
@@ -82,8 +83,6 @@ def _ask(methods: "tuple[LoginMethod, ...]") -> str | None:
 
 async def _run_here(name: str, method: "LoginMethod") -> int:
     """Run the command on this terminal; Ctrl-C is the command's."""
-    import signal
-
     from quarterdeck.drivers.agent_description import make_launch
     from quarterdeck.drivers.catalogue import find_agent
     from quarterdeck.system.environment import child_environment

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from quarterdeck.wire.redaction import mask_secrets
+
 from .command_io import echo_json, echo_lines, resolve_directory, terminal_width
 from .text_table import escape_to_line, table
 
@@ -140,8 +142,6 @@ def _described(definition: "ServerDefinition") -> dict[str, Any]:
 
 
 def _listed(found: "FoundServers") -> Iterator[str]:
-    from quarterdeck.wire.redaction import mask_secrets
-
     if found.definitions:
         head = ("NAME", "TRANSPORT", "TRUSTED", "WHERE", "NAMED IN")
         rows = [

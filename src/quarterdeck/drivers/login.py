@@ -20,6 +20,7 @@ from quarterdeck.wire.errors import LinkError, RpcError
 from quarterdeck.wire.tasks import run_to_end
 
 from .agent_description import Agent, make_launch
+from .agent_process import AgentProcess, AgentProcessStream
 from .catalogue import find_agent
 from .driver import DriverSessionOptions
 from .errors import (
@@ -156,7 +157,6 @@ async def _visit(
     from quarterdeck.wire.acp.router import Router
 
     from .acp.handshake import TERMINAL_LOGIN, initialize_agent
-    from .agent_process import AgentProcess, AgentProcessStream
 
     if "acp" not in agent.transports:
         raise UnsupportedError(agent.name, "any protocol", "log in from here", agent.login.hint)

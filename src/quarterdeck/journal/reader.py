@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record, encode_record
 
+from .damage import note_damage
 from .errors import (
     DATABASE_ERRORS,
     JournalClosedError,
@@ -258,6 +259,4 @@ class ReadableJournal:
     async def _keep_damage(self) -> None:
         """Note what was found in passing, so that whoever lists the sessions can tell."""
         if found := self._readers.damaged():
-            from .damage import note_damage
-
             await asyncio.to_thread(note_damage, self.path, found)

@@ -1,5 +1,7 @@
 """Rules that allow more than people mostly mean, and why."""
 
+import shlex
+
 from .grammar import print_rule
 from .rules import AnyCall, FetchPattern, McpPattern, PathPattern, Rule, ShellPattern
 
@@ -35,9 +37,7 @@ def explain_breadth(rule: Rule) -> str | None:
 
 
 def _of_command(rule: Rule, pattern: ShellPattern) -> str | None:
-    # Imported here: it brings the parser of command lines.
-    import shlex
-
+    # Imported here: they bring the parser of command lines.
     from .shell.hazards import never_standing
     from .shell.parser import read_line
 

@@ -11,6 +11,7 @@ on top of that. Everything here blocks; callers are in a thread.
 
 import itertools
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -217,8 +218,6 @@ def _environment(
 def _limit_memory(pid: int) -> None:
     """Bound what git may allocate, where the system lets us say so for another process."""
     if sys.platform == "linux":
-        import resource
-
         with suppress(OSError, ValueError):
             resource.prlimit(pid, resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
 

@@ -1,6 +1,7 @@
 """What a word in the input can become: a file after ``@``, a command after ``/``."""
 
 import asyncio
+import heapq
 import os
 import time
 from collections.abc import Iterable, Sequence
@@ -100,8 +101,6 @@ def score_name(typed: str, name: str) -> int | None:
 
 def rank_names(typed: str, names: Iterable[str], most: int = _SHOWN) -> list[str]:
     """The names that fit best, the best first."""
-    import heapq
-
     typed = typed.lower()
     scored = ((score_name(typed, name), name) for name in names)
     fitting = ((points, name) for points, name in scored if points is not None)

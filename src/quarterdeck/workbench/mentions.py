@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 from quarterdeck.wire.content import ContentBlock, ImageContent, ResourceLink, text
 
@@ -59,8 +60,6 @@ def find_mentions(prompt: str) -> Iterator[Mention]:
 
 def parse_image_path(pasted: str) -> str | None:
     """The path of an image, if that is all that was pasted: bare, quoted, escaped or a URL."""
-    from urllib.parse import unquote
-
     words = pasted.strip()
     if not words or "\n" in words or len(words) > 4_000:
         return None

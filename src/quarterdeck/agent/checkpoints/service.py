@@ -18,6 +18,7 @@ from quarterdeck.wire.tasks import start_task
 
 from ..footprint import footprint_of
 from ..ports import NO_TURN_WATCH, TurnWatch, make_snapshot_notice
+from .errors import NothingToUndoError
 
 if TYPE_CHECKING:
     from quarterdeck.journal import Journal
@@ -169,8 +170,6 @@ class Checkpoints:
 
     async def keeping(self) -> "TurnSnapshots":
         """What keeps the files of this session; made when first asked for."""
-        from .errors import NothingToUndoError
-
         if self._state is None:
             raise NothingToUndoError("this session has no checkpoints")
         if self._keeping is None:

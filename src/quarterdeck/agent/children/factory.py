@@ -5,6 +5,7 @@ All else of this room is imported when there is a profile to read or a child to 
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from quarterdeck.wire.events import NoticePosted
@@ -58,8 +59,6 @@ def make_children_factory(
     """Give what makes the children of a session when they are first needed."""
 
     def children() -> "Children":
-        from functools import partial
-
         from .children import Children, ChildrenContext
         from .profile import read_profiles
 

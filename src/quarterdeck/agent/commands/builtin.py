@@ -3,8 +3,10 @@
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from quarterdeck.policy.modes import parse_mode
 from quarterdeck.wire.errors import QuarterdeckError
 
+from ..config_options import modes_of
 from ..context.window import SessionContext
 from ..ports import CHECKPOINT_COMMANDS
 from .command import BUILT_IN, AnsweredCommand, Command, CommandSession
@@ -112,10 +114,6 @@ async def _model(session: CommandSession, name: str) -> str:
 
 
 async def _mode(session: CommandSession, name: str) -> str:
-    from quarterdeck.policy.modes import parse_mode
-
-    from ..config_options import modes_of
-
     if name:
         await session.set_mode(parse_mode(name))
         return f"The permission mode is now `{session.gate.mode}`."

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -167,8 +168,6 @@ def _installed(name: str) -> Callable[..., Any]:
 
 
 def _from_file(file: str, project: str) -> Any:
-    from importlib.util import module_from_spec, spec_from_file_location
-
     path = Path(project) / Path(file).expanduser()
     spec = spec_from_file_location(f"quarterdeck_hook_{path.stem}", path)
     if spec is None or spec.loader is None:

@@ -1,6 +1,7 @@
 """Hooks around a tool call: before it may be asked for, and after it has run."""
 
 from dataclasses import dataclass
+from dataclasses import replace as with_changes
 from typing import Any
 
 import msgspec
@@ -60,8 +61,6 @@ async def run_before_tool_hooks(
 async def _changed(
     turn: Turn, id_: ToolCallId, tool: Tool, overseen: HookedCall, given: dict[str, Any]
 ) -> HookedCall:
-    from dataclasses import replace as with_changes
-
     try:
         text = msgspec.json.encode(given).decode()
         arguments = turn.toolbox.decode(tool, text)

@@ -1,5 +1,6 @@
 """Skills: folders with a ``SKILL.md`` that says how something is done."""
 
+import asyncio
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -143,7 +144,5 @@ def skill_command(skill: Skill) -> ExpandedCommand:
 
 
 async def _expand(skill: Skill, session: CommandSession, words: str) -> tuple[ContentBlock, ...]:
-    import asyncio
-
     files = await asyncio.to_thread(list_skill_files, skill)
     return (text(fill_prompt(skill_text(skill, files), words)),)

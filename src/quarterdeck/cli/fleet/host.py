@@ -4,10 +4,12 @@ import asyncio
 import os
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from quarterdeck.config.places import Places
 from quarterdeck.wire.clock import read_wall_clock
@@ -62,8 +64,6 @@ def run(idle: float | None, detached: bool) -> None:
 async def _be_host(
     places: Places, environment: dict[str, str], idle: float | None, detached: bool
 ) -> str:
-    from functools import partial
-
     from quarterdeck.config.loader import load_config
     from quarterdeck.fleet.host.paths import log_file
     from quarterdeck.fleet.host.process import open_local, run_host
@@ -175,8 +175,6 @@ def _told(status: "FleetStatus") -> Iterator[str]:
 
 
 def _as_dict(status: "FleetStatus") -> dict[str, object]:
-    import msgspec
-
     return msgspec.to_builtins(status)
 
 

@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 import msgspec
 
+from quarterdeck.fleet.errors import NoSuchRequestError
 from quarterdeck.wire.clock import read_wall_clock
+from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.wire.ids import RequestId
+from quarterdeck.wire.permissions import option_of_kind
+from quarterdeck.wire.tool_calls import ContentItem, Diff
 
 from ..command_io import as_json_option, echo_json, with_fleet
 from ..output import echo
@@ -73,7 +78,6 @@ def choose_option(options: "Sequence[PermissionOption]", word: str) -> str:
     for option in options:
         if word == option.option_id:
             return option.option_id
-    from quarterdeck.wire.permissions import option_of_kind
 
     for kind in (word, *_WORDS.get(word.lower(), ())):
         if (found := option_of_kind(options, kind)) is not None:
@@ -203,9 +207,6 @@ def _permission(asked: "PermissionAsked") -> Iterator[str]:
 
 def _content_lines(item: "ToolCallContent") -> Iterator[str]:
     """What an agent shows with its request: some put the command or the change only there."""
-    from quarterdeck.wire.content import TextContent
-    from quarterdeck.wire.tool_calls import ContentItem, Diff
-
     match item:
         case ContentItem(content=TextContent(text=text)):
             lines = text.splitlines()
@@ -281,9 +282,6 @@ def answer(request_or_agent: str, choice: str, feedback: str | None, as_json: bo
 async def _answer(
     fleet: "HostClient", wanted: str, choice: str, feedback: str | None
 ) -> tuple[bool, str]:
-    from quarterdeck.fleet.errors import NoSuchRequestError
-    from quarterdeck.wire.ids import RequestId
-
     try:
         item = await find_item(fleet, wanted)
     except NoSuchRequestError:

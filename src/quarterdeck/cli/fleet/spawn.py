@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from quarterdeck.wire.content import text
+
 from ..command_io import as_json_option, echo_json, read_given_text, with_fleet
 from ..session_flags import make_session_options, session_flags
 from ..text_table import escape_controls
@@ -102,8 +104,6 @@ async def start_agent(
 
 
 async def _resume(fleet: "HostClient", agent: str, prompt: str | None) -> "AgentInfo":
-    from quarterdeck.wire.content import text
-
     info = await fleet.resume(agent)
     if prompt:
         await fleet.wait([info.session], timeout=60)

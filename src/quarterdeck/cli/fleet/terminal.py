@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from quarterdeck.fleet.api import TERMINAL_VARIABLE, FleetTerminalOptions
 from quarterdeck.wire.clock import read_wall_clock
 
 from ..command_io import (
@@ -66,8 +67,6 @@ def open_(
     here = resolve_directory(cwd)
 
     async def work(fleet: "HostClient") -> int:
-        from quarterdeck.fleet.api import FleetTerminalOptions
-
         wish = FleetTerminalOptions(
             cwd=here, command=command, name=name, columns=columns, rows=rows
         )
@@ -108,8 +107,6 @@ def attach(terminal: str) -> None:
     _need_terminal()
 
     async def work(fleet: "HostClient") -> int:
-        from quarterdeck.fleet.api import TERMINAL_VARIABLE
-
         info = _find(await fleet.terminals(), terminal)
         if os.environ.get(TERMINAL_VARIABLE) == info.id:
             raise click.UsageError("this terminal cannot be attached inside itself")

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ..session_flags import make_session_options, session_flags
+from .answer_schema import AnswerSchema
 
 __all__ = ["run"]
 
@@ -131,7 +132,6 @@ def _piped(*, must: bool) -> str:
 
 
 def _job(prompt: str, options: dict[str, Any]) -> Any:
-    from .answer_schema import AnswerSchema
     from .job import HeadlessJob
 
     resume = _LATEST if options["continue_"] else options["resume"]

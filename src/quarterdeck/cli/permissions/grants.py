@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.wire.ids import new_grant_id
 
 from ..command_io import DURATION, as_json_option, echo_json, resolve_directory, with_fleet
 from ..output import echo
@@ -72,8 +74,6 @@ async def _add(
     expires: int | None,
     yes: bool,
 ) -> "Grant":
-    from pathlib import Path
-
     from quarterdeck.config.places import Places
     from quarterdeck.config.workspace import find_workspace
     from quarterdeck.drivers.catalogue import find_agent
@@ -81,7 +81,6 @@ async def _add(
     from quarterdeck.policy.breadth import explain_breadth
     from quarterdeck.policy.grammar import parse_rule, print_pattern
     from quarterdeck.policy.grants import Grant
-    from quarterdeck.wire.ids import new_grant_id
 
     rule = parse_rule(text)
     reason = await asyncio.to_thread(explain_breadth, rule)

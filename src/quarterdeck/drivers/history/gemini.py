@@ -4,6 +4,7 @@ Before whole sessions were stored, a project's ``logs.json`` has the prompts.
 """
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -232,8 +233,6 @@ def _field(head: bytes, name: bytes) -> str:
 
 def _messages_in(head: bytes) -> Iterator[Mapping[str, Any]]:
     """Messages of an object whose end is cut off, as far as they are whole."""
-    import json
-
     _, found, rest = head.decode("utf-8", "replace").partition('"messages"')
     rest = rest.lstrip(" :\t\r\n[")
     decoder = json.JSONDecoder()

@@ -1,6 +1,7 @@
 """The past of every agent whose files we can read, behind one object; files are read in threads."""
 
 import asyncio
+import shlex
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -233,8 +234,6 @@ def _closed(events: Iterator[HistoryEvent]) -> None:
 
 
 def _words(query: str) -> tuple[str, ...]:
-    import shlex
-
     try:
         words = shlex.split(query)
     except ValueError:

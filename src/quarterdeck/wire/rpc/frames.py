@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeAlias
 
 import msgspec
@@ -157,7 +158,6 @@ def replace_surrogates(line: bytes) -> bytes | None:
     """
     if b"\\ud" not in line and b"\\uD" not in line:
         return None
-    import re
 
     def mend(match: re.Match[bytes]) -> bytes:
         return match[0] if len(match[0]) != 6 else b"\\ufffd"

@@ -3,6 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING
 
+from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import QuarterdeckError
 
 from ..rendering.agent_rows import COLUMNS
@@ -167,8 +168,6 @@ async def log_in_agent(app: "Workbench", words: str) -> None:
 
 
 async def _send_again(app: "Workbench", agent: "AgentInfo") -> None:
-    from quarterdeck.wire.content import text
-
     prompts = _prompts(app, agent)
     if not prompts:
         app.show_message(f"{agent.name} has no prompt to resend; type one", True)

@@ -5,6 +5,10 @@ import sys
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
+from textual.css.errors import StylesheetError
+from textual.css.tokenizer import TokenError
+from textual.widget import Widget
+
 from ..panels.panel import Panel
 from ..sanitize import sanitize_line
 from .library import CustomWidgetError, WidgetSource
@@ -80,10 +84,7 @@ def _is_panel(value: object, module: str) -> bool:
 
 def _check_css(module: ModuleType, app: "App[Any]") -> None:
     """A rule that cannot be read would fail much later, in the style sheet of everything."""
-    from textual.css.errors import StylesheetError
     from textual.css.stylesheet import Stylesheet, StylesheetParseError
-    from textual.css.tokenizer import TokenError
-    from textual.widget import Widget
 
     for name, value in vars(module).items():
         if isinstance(value, type) and issubclass(value, Widget) and "DEFAULT_CSS" in vars(value):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from textual.app import ComposeResult
 
+from ..empty_state import empty_lines, unknown_agent_lines
 from ..stores.transcript import TranscriptSpot
 from ..widgets.bars import AgentBar
 from ..widgets.transcript import TranscriptView
@@ -161,8 +162,6 @@ class TranscriptPanel(Panel):
 
     def show_hints(self) -> None:
         """Say what happened and what to do, where there is nothing else to see."""
-        from ..empty_state import empty_lines, unknown_agent_lines
-
         width = max(20, self.transcript.size.width - 2)
         context = self.context
         store = self.transcript.store

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from .keymap import MAIN, Keymap, load_keymap
+from quarterdeck.wire.errors import QuarterdeckError
+
+from .keymap import KEY_PLACES, MAIN, Keymap, load_keymap
 from .themes.files import DEFAULT, NO_COLOUR, FoundTheme, ThemeScope, find_theme
 
 if TYPE_CHECKING:
@@ -111,7 +113,6 @@ class Preferences:
 def load_preferences(places: "Places", cwd: str, environ: Mapping[str, str]) -> Preferences:
     """Read what was chosen; what is wrong with a file is a problem, never an error. Blocks."""
     from ..commands.registry import COMMANDS
-    from .keymap import KEY_PLACES
 
     preferences = Preferences(places=places, cwd=cwd, project=_trusted_project(places, Path(cwd)))
     preferences.has_colours = "NO_COLOR" not in environ and environ.get("TERM") != "dumb"
@@ -143,7 +144,6 @@ def _choices_file(places: "Places") -> Path:
 def _trusted_project(places: "Places", cwd: Path) -> Path | None:
     """The project's folder, if it has themes and is trusted."""
     from quarterdeck.config.workspace import FOLDER, find_workspace
-    from quarterdeck.wire.errors import QuarterdeckError
 
     with suppress(OSError, QuarterdeckError):
         root = find_workspace(cwd).root

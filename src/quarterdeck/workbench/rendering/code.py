@@ -1,6 +1,7 @@
 """Source code as lines whose spans say what each word is, and the language of a file."""
 
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, cast
 
 from .lines import Line, plain
@@ -55,8 +56,6 @@ def highlight_code(source: str, language: str, *, longest: int = LONGEST) -> lis
 
 def guess_language(path: str) -> str:
     """A language's name from a file's; empty if none is known."""
-    from pathlib import PurePath
-
     return PurePath(path).suffix.lstrip(".")
 
 

@@ -5,6 +5,7 @@ out.
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from .code import highlight_code
 from .lines import Line, Span, indented, plain, width_of, wrap
@@ -251,8 +252,6 @@ def _shown(content: str, role: str) -> list[Span]:
 
 
 def _add_target(spans: list[Span], target: str) -> None:
-    from urllib.parse import unquote
-
     from ..sanitize import sanitize_text
 
     begin = max(n for n, span in enumerate(spans) if span == ("", "link"))

@@ -10,6 +10,9 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.geometry import Size
 
+from quarterdeck.system.errors import GitError
+from quarterdeck.system.git_repository import expect_repository
+
 from ...rendering.lines import Line, clip
 from ...sanitize import sanitize_line, sanitize_text
 from ...widgets.lines_view import LineCanvas
@@ -236,9 +239,6 @@ class DiffPanel(PolledPanel):
         return make_absolute(self.context.cwd, self.options.cwd or ".")
 
     async def _hand_on(self, path: str, line: int | None, how: Any) -> None:
-        from quarterdeck.system.errors import GitError
-        from quarterdeck.system.git_repository import expect_repository
-
         cwd = self._cwd()
         try:
             top = (await asyncio.to_thread(expect_repository, cwd)).top

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ...rendering.code import highlight_code
+from ...rendering.code import find_file_language, highlight_code
 from ...rendering.lines import Line, Span, clip
 from ...sanitize import sanitize_text
 from ..paths import shorten_path
@@ -118,6 +118,4 @@ def _shown(line: str) -> str:
 
 
 def _language(path: str) -> str:
-    from ...rendering.code import find_file_language
-
     return find_file_language(path)
