@@ -186,8 +186,7 @@ class BlockBuilder:
             case TurnStarted() | TurnEnded():
                 self._turn(record, event)
             case (
-                SessionSpawned()
-                | SessionOpened()
+                SessionOpened()
                 | SessionResumed()
                 | SessionEnded()
                 | ModelCallFinished()
@@ -212,7 +211,8 @@ class BlockBuilder:
                 if (note := describe_event(event)) is not None:
                     self._note(record, note.text, note.severity)
             case (
-                MessageChunk()
+                SessionSpawned()
+                | MessageChunk()
                 | ThoughtChunk()
                 | TerminalOutput()
                 | CompactionChunk()
