@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -208,12 +207,6 @@ class AgentHistory:
                 f"the history of {agent!r} is not supported; supported agents: {known}"
             )
         return [self._readers[agent]]
-
-
-async def collect_events(reading: AsyncGenerator[HistoryEvent]) -> list[HistoryEvent]:
-    """All that a reading tells."""
-    async with aclosing(reading):
-        return [event async for event in reading]
 
 
 def _beginning(id_: str, sessions: Iterable[HistorySession]) -> list[HistorySession]:
