@@ -133,6 +133,8 @@ def load_preferences(places: "Places", cwd: str, environ: Mapping[str, str]) -> 
         looks.problems.append(
             f"theme {looks.chosen_theme!r} no longer exists; press f9 for the list"
         )
+    elif looks.theme.notice is not None:
+        looks.problems.append(looks.theme.notice)
     return looks
 
 
