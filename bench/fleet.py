@@ -35,7 +35,8 @@ async def write_archived(log: Path, count: int) -> None:
                 SessionEnded(how="closed"),
                 SessionChanged(archived=True),
             )
-            await journal.append_many(id_, events)
+            for event in events:
+                await journal.append(id_, event)
 
 
 def measure_host(seconds: float, agents: int, archived: int) -> tuple[dict[str, float], float]:

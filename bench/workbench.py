@@ -125,8 +125,8 @@ async def write_sessions(log: Path, entries: int, cwd: str) -> None:
                 words = last if number == count // 2 - 1 else f"did **{number}**, `and` more of it"
                 events.append(MessageChunk(message=said, content=text(words)))
             events.append(SessionEnded(how="closed"))
-            for start in range(0, len(events), 500):
-                await journal.append_many(id_, events[start : start + 500])
+            for event in events:
+                await journal.append(id_, event)
 
 
 def measure_first_frame(rounds: int) -> tuple[list[float], list[float]]:

@@ -92,12 +92,6 @@ def test_a_file_in_the_way_is_named(tmp_path: Path):
     assert "QUARTERDECK_HOME" in str(error.value)
 
 
-def test_the_runtime_directory_is_closed_to_others(tmp_path: Path):
-    places = Places.find({"QUARTERDECK_HOME": str(tmp_path)})
-    places.runtime.mkdir(mode=0o755)
-    assert stat.S_IMODE(places.make_runtime().stat().st_mode) == 0o700
-
-
 def test_importing_the_room_is_cheap():
     code = (
         "import sys, quarterdeck.config.places;"

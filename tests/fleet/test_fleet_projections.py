@@ -30,6 +30,7 @@ from quarterdeck.wire.record import Record
 from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.usage import Cost, TokenUsage
 from tests.support.deadlines import SOON
+from tests.support.journal_events import append_all
 from tests.support.scripted_fleet import fleet_of, wish
 
 
@@ -165,7 +166,7 @@ async def test_a_thousand_archived_agents_slow_nothing_down(tmp_path: Path, arch
             ]
             if n < archived:
                 events.append(SessionChanged(archived=True))
-            await journal.append_many(session, events)
+            await append_all(journal, session, events)
     async with fleet_of(tmp_path / "home") as fleet:
         assert len(await fleet.agents()) == 50
         began = time.process_time()

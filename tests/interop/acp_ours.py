@@ -346,7 +346,7 @@ class OurClient:
 
 async def unknown_code(connection: AcpConnection) -> int:
     try:
-        await connection.call_extension("_quarterdeck/nothing", {})
+        await connection.peer.request("_quarterdeck/nothing", {})
     except RpcError as error:
         return error.code
     return 0

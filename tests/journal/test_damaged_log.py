@@ -15,6 +15,7 @@ from quarterdeck.journal.damage import count_damaged, read_damage
 from quarterdeck.journal.records import CHANGED
 from quarterdeck.wire.events import NoticePosted, SessionOpened, UnknownEvent
 from quarterdeck.wire.record import encode_record
+from tests.support.journal_events import append_all
 
 EVENTS = 600
 LONGEST = 20.0
@@ -245,7 +246,7 @@ async def test_a_damaged_page_header_costs_no_record(sound: Path, tmp_path: Path
 async def test_numbers_out_of_order_do_not_make_readers_go_in_circles(path: Path, say):
     """A row's number stands in its page alone, and no checksum of the database guards it."""
     async with Journal.open(path) as journal:
-        await journal.append_many("a", [say(f"event {n}") for n in range(200)])
+        await append_all(journal, "a", [say(f"event {n}") for n in range(200)])
     data = bytearray(await asyncio.to_thread(path.read_bytes))
     place = data.index(b'{"type":"message_chunk","content":{"type":"text","text":"event 150"}')
     # Before the body: its length, the row's number (151, in two bytes), then the header.
@@ -275,7 +276,7 @@ async def test_numbers_out_of_order_do_not_make_readers_go_in_circles(path: Path
 )
 async def test_a_body_that_is_no_event_is_told_as_unknown(path: Path, say, body: bytes):
     async with Journal.open(path) as journal:
-        await journal.append_many("a", [say("one"), say("two"), say(" three")])
+        await append_all(journal, "a", [say("one"), say("two"), say(" three")])
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE events SET body = ?, checksum = NULL WHERE seq = 2", (body,))
         connection.commit()

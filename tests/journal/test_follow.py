@@ -6,6 +6,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from quarterdeck.journal import Journal, JournalLimits
+from tests.support.journal_events import append_all
 
 
 async def take(journal: Journal, count: int, after: int = 0, session=None, pause: float = 0):
@@ -22,13 +23,13 @@ async def take(journal: Journal, count: int, after: int = 0, session=None, pause
 
 async def test_history_runs_into_live_without_a_gap(path: Path, say):
     async with Journal.open(path) as journal:
-        await journal.append_many("a", [say("x")] * 500)
+        await append_all(journal, "a", [say("x")] * 500)
     async with Journal.open(path) as journal, asyncio.TaskGroup() as tasks:
         followers = [
             tasks.create_task(take(journal, 1_500 - n, after=n)) for n in range(0, 600, 50)
         ]
         for _ in range(100):
-            await journal.append_many("b", [say("y")] * 10)
+            await append_all(journal, "b", [say("y")] * 10)
             await asyncio.sleep(0)
     for start, follower in zip(range(0, 600, 50), followers, strict=True):
         assert follower.result() == list(range(start + 1, 1_501))
@@ -47,7 +48,7 @@ async def test_a_slow_follower_gets_all_from_disk_while_memory_stays_bounded(pat
     async with Journal.open(path, limits=limits) as journal, asyncio.TaskGroup() as tasks:
         slow = tasks.create_task(take(journal, 2_000, pause=0.001))
         for _ in range(20):
-            records = await journal.append_many("a", [say("x" * 50)] * 100)
+            records = await append_all(journal, "a", [say("x" * 50)] * 100)
             await journal.durable(records[-1].seq)
             assert len(journal._recent._records) <= 64
             assert journal._recent._bytes <= 20_000
@@ -77,7 +78,7 @@ async def test_closing_ends_followers_after_what_was_written(path: Path, say):
 
     async with Journal.open(path) as journal:
         waiting = [asyncio.create_task(all_of(journal)) for _ in range(3)]
-        await journal.append_many("a", [say("x")] * 10)
+        await append_all(journal, "a", [say("x")] * 10)
         await asyncio.sleep(0)
     assert await asyncio.gather(*waiting) == [10, 10, 10]
 
@@ -94,8 +95,8 @@ async def test_a_cancelled_follower_leaves_nothing_behind(path: Path):
 
 async def test_a_deleted_session_is_not_followed_from_memory(path: Path, say):
     async with Journal.open(path) as journal:
-        await journal.append_many("a", [say("x")] * 5)
-        await journal.append_many("b", [say("x")] * 5)
+        await append_all(journal, "a", [say("x")] * 5)
+        await append_all(journal, "b", [say("x")] * 5)
         await journal.delete("a")
         assert await take(journal, 5) == [6, 7, 8, 9, 10]
 

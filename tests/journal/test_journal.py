@@ -24,6 +24,7 @@ from quarterdeck.wire.events import (
 )
 from quarterdeck.wire.record import decode_record
 from quarterdeck.wire.tool_calls import ContentItem
+from tests.support.journal_events import append_all
 
 
 async def test_what_is_committed_is_read_back_in_place(path: Path, say):
@@ -48,7 +49,7 @@ async def test_numbers_grow_over_sessions_and_openings(path: Path, say):
 
 async def test_what_was_appended_is_written_on_leaving(path: Path, say):
     async with Journal.open(path) as journal:
-        await journal.append_many("a", [say(str(n)) for n in range(100)])
+        await append_all(journal, "a", [say(str(n)) for n in range(100)])
     async with Journal.open(path, write=False) as journal:
         assert [r.event.content.text for r in await journal.read()] == [str(n) for n in range(100)]
 
@@ -82,7 +83,7 @@ async def test_reading_one_session_from_a_number(path: Path, say):
 
 async def test_paging_backwards_reaches_the_beginning(path: Path, say):
     async with Journal.open(path) as journal:
-        await journal.append_many("a", [say(str(n)) for n in range(25)])
+        await append_all(journal, "a", [say(str(n)) for n in range(25)])
         await journal.commit("b", say("other"))
         page = await journal.tail("a", limit=10)
         assert [r.seq for r in page] == list(range(16, 26))
@@ -107,7 +108,7 @@ async def test_a_large_tool_result_is_kept_whole(path: Path):
 
 async def test_pages_of_large_records_are_short_but_never_empty(path: Path, say):
     async with Journal.open(path, limits=JournalLimits(page_bytes=10_000)) as journal:
-        await journal.append_many("a", [say("x" * 8_000) for _ in range(10)])
+        await append_all(journal, "a", [say("x" * 8_000) for _ in range(10)])
         await journal.durable(10)
         assert len(await journal.read()) == 2
         assert [r.seq for r in await journal.tail()] == [9, 10]
@@ -118,7 +119,7 @@ async def test_a_full_buffer_makes_append_wait_and_loses_nothing(path: Path, say
     limits = JournalLimits(pending_events=10, batch_events=3)
     async with Journal.open(path, limits=limits) as journal, asyncio.TaskGroup() as tasks:
         for name in "abcd":
-            tasks.create_task(journal.append_many(name, [say(str(n)) for n in range(50)]))
+            tasks.create_task(append_all(journal, name, [say(str(n)) for n in range(50)]))
     async with Journal.open(path, write=False) as journal:
         for name in "abcd":
             texts = [r.event.content.text async for r in journal.history(session=name)]
@@ -211,7 +212,7 @@ async def test_a_deleted_session_is_gone_everywhere_and_its_numbers_stay_used(pa
     async with Journal.open(path) as journal:
         await journal.append("keep", say("beta"))
         await journal.append("drop", SessionOpened(agent="x", cwd="/", title="alpha"))
-        await journal.append_many("drop", [say("alpha")] * 1_200)
+        await append_all(journal, "drop", [say("alpha")] * 1_200)
         assert await journal.delete("drop") == 1_201
         assert [r.session for r in await journal.read()] == ["keep"]
         assert await journal.sessions() == []

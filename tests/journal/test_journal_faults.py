@@ -28,6 +28,7 @@ from quarterdeck.journal import (
 )
 from quarterdeck.journal.store import MIGRATIONS, VERSION, migrate
 from quarterdeck.wire.events import UnknownEvent
+from tests.support.journal_events import append_all
 
 GOLDEN = Path(__file__).parent / "fixtures"
 QUICK = JournalLimits(retry_first=0.01, retry_most=0.05, pending_events=50, linger=0)
@@ -51,7 +52,7 @@ def alter(path: Path, *statements: str) -> None:
 
 async def filled(path: Path, say, count: int = 2_000) -> None:
     async with Journal.open(path) as journal:
-        await journal.append_many("a", [say(f"event {n} " + "x" * 100) for n in range(count)])
+        await append_all(journal, "a", [say(f"event {n} " + "x" * 100) for n in range(count)])
 
 
 async def test_a_second_writer_is_told_who_the_first_is(path: Path, say):
@@ -199,7 +200,7 @@ def full_disk(size: int):
 async def test_a_disk_that_fills_up_stalls_and_recovers_with_nothing_lost(path: Path, say):
     big = "x" * 20_000
     async with Journal.open(path, limits=QUICK) as journal:
-        await journal.append_many("a", [say(big) for _ in range(20)])
+        await append_all(journal, "a", [say(big) for _ in range(20)])
         await journal.durable(20)
         kept = 20
         with full_disk(size_of(path.with_name("log.db-wal")) + 8_000):

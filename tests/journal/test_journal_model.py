@@ -12,6 +12,7 @@ from quarterdeck.journal import Journal, JournalLimits
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import MessageChunk, NoticePosted
 from quarterdeck.wire.record import Record
+from tests.support.journal_events import append_all
 
 SESSIONS = st.sampled_from(["a", "b", "c"])
 MAYBE = st.none() | SESSIONS
@@ -58,7 +59,7 @@ async def step(journal: Journal, model: Model, name: str, *values) -> None:
     match name, values:
         case "append", (session, count, word):
             events = [MessageChunk(content=text(word + " "), message="m")] * count
-            for record in await journal.append_many(session, events):
+            for record in await append_all(journal, session, events):
                 model.add(record)
         case "notice", (session, word):
             model.add(await journal.append(session, NoticePosted(title=word)))

@@ -27,6 +27,7 @@ from quarterdeck.wire.events import (
     UsageReported,
 )
 from quarterdeck.wire.tool_calls import ContentItem, Diff
+from tests.support.journal_events import append_all
 
 
 async def found(journal: Journal, query: str, session=None) -> list[tuple[str, int]]:
@@ -45,7 +46,7 @@ async def test_every_kind_of_text_is_found(path: Path):
         TerminalOutput(terminal="t", data="kilo"),
     ]
     async with Journal.open(path) as journal:
-        await journal.append_many("a", events)
+        await append_all(journal, "a", events)
         await journal.durable(len(events))
         words = [
             ("alpha", 1),
@@ -81,7 +82,7 @@ async def test_a_word_split_over_chunks_is_found_while_the_message_grows(path: P
 
 async def test_unnamed_chunks_make_one_message_until_something_else_happens(path: Path, say):
     async with Journal.open(path) as journal:
-        await journal.append_many("a", [say("one tw", None), say("o three", None)])
+        await append_all(journal, "a", [say("one tw", None), say("o three", None)])
         await journal.append("a", UsageReported())
         await journal.commit("a", say("four", None))
         assert await found(journal, "one two three") == [("a", 1)]
@@ -111,7 +112,7 @@ async def test_output_reported_before_the_end_is_indexed_once(path: Path):
 
     async with Journal.open(path) as journal:
         await journal.append("a", ToolCallStarted(call="c", title="run"))
-        await journal.append_many("a", [report("lima"), report("lima mike")])
+        await append_all(journal, "a", [report("lima"), report("lima mike")])
         await journal.commit("a", ToolCallEnded(call="c", status="completed"))
         assert await found(journal, "lima mike") == [("a", 3)]
         assert await found(journal, "lima") == [("a", 3)]

@@ -9,6 +9,7 @@ import pytest
 from quarterdeck.journal import Journal, JournalReadOnlyError
 from quarterdeck.wire.events import NoticePosted
 from quarterdeck.wire.record import Record
+from tests.support.journal_events import append_all
 
 
 class Titles:
@@ -50,7 +51,7 @@ def titles(connection: sqlite3.Connection) -> list[str]:
 async def test_a_projection_sees_only_the_types_it_names(path: Path, say):
     projection = Titles()
     async with Journal.open(path, projections=[projection]) as journal:
-        await journal.append_many("a", [say("x"), NoticePosted(title="one"), say("y")])
+        await append_all(journal, "a", [say("x"), NoticePosted(title="one"), say("y")])
         await journal.commit("a", NoticePosted(title="two"))
         assert await journal.query(titles) == ["one", "two"]
     assert projection.seen == [2, 4]
@@ -58,7 +59,7 @@ async def test_a_projection_sees_only_the_types_it_names(path: Path, say):
 
 async def test_a_new_projection_is_built_from_the_past(path: Path):
     async with Journal.open(path) as journal:
-        await journal.append_many("a", [NoticePosted(title=str(n)) for n in range(5_000)])
+        await append_all(journal, "a", [NoticePosted(title=str(n)) for n in range(5_000)])
     async with Journal.open(path, projections=[Titles()]) as journal:
         assert await journal.query(titles) == [str(n) for n in range(5_000)]
 
@@ -86,7 +87,7 @@ async def test_another_version_is_built_anew(path: Path):
 
 async def test_rebuilding_gives_the_same_tables(path: Path):
     async with Journal.open(path, projections=[Titles()]) as journal:
-        await journal.append_many("a", [NoticePosted(title=str(n)) for n in range(10)])
+        await append_all(journal, "a", [NoticePosted(title=str(n)) for n in range(10)])
         await journal.durable(10)
         await journal.rebuild("titles")
         await journal.commit("a", NoticePosted(title="after"))

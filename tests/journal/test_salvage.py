@@ -11,6 +11,7 @@ import pytest
 
 from quarterdeck.journal import Journal, JournalUnreachableError, salvage_journal
 from quarterdeck.wire.events import NoticePosted, SessionOpened
+from tests.support.journal_events import append_all
 
 EVENTS = 3_000
 
@@ -20,7 +21,7 @@ async def log(path: Path, say) -> Path:
     async with Journal.open(path) as journal:
         await journal.append("b", SessionOpened(agent="native", cwd="/", title="kept"))
         await journal.append("b", NoticePosted(title="large " * 50_000))
-        await journal.append_many("a", [say(f"event {n}") for n in range(EVENTS - 2)])
+        await append_all(journal, "a", [say(f"event {n}") for n in range(EVENTS - 2)])
         await journal.search("event")
     return path
 

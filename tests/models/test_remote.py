@@ -20,7 +20,7 @@ from quarterdeck.models.errors import (
 )
 from quarterdeck.models.http_client import HttpTimeouts
 from quarterdeck.models.model import Delta, Model, ModelRequest, ReplyFinished, TextDelta
-from quarterdeck.models.registry import ModelOptions, open_model
+from quarterdeck.models.registry import ModelOptions, make_model
 from quarterdeck.wire.conversation import Message, TextPart
 from tests.support.http_server import Exchange, Handler, serving
 from tests.support.model_histories import said
@@ -46,7 +46,7 @@ async def model_at(url: str, name: str = "anthropic/claude-opus-5-5", idle: floa
         for variable, value in ((f"{vendor}_API_KEY", KEY), (f"{vendor}_BASE_URL", url))
     }
     options = ModelOptions(timeouts=HttpTimeouts(connect=2, idle=idle))
-    return await open_model(name, environment, options)
+    return await asyncio.to_thread(make_model, name, environment, options)
 
 
 def asked(model: Model, request: ModelRequest = ASK) -> AsyncGenerator[Delta, None]:

@@ -22,7 +22,7 @@ from quarterdeck.policy import (
     decide,
     decider_of,
     explain,
-    mentioned_paths,
+    find_mentions,
     parse_mode,
     parse_rule,
     path_use,
@@ -262,7 +262,7 @@ def test_a_call_that_says_nothing_is_asked_about():
 
 def test_links_that_lead_elsewhere_count():
     call = run("cat docs/link")
-    assert mentioned_paths(call) == (CWD, f"{CWD}/docs/link")
+    assert find_mentions(call).paths == (CWD, f"{CWD}/docs/link")
     assert word(decide(call, "ask")) == "allow"
     linked = replace(call, links={f"{CWD}/docs/link": "/etc/passwd"})
     assert word(decide(linked, "ask")) == "ask"

@@ -22,7 +22,6 @@ from quarterdeck.policy import (
     parse_pattern,
     parse_rule,
     path_use,
-    spend_grant,
     suggest_grants,
     suggest_refusal,
 )
@@ -305,12 +304,6 @@ def test_a_grant_holds_where_and_as_long_as_it_says(changes: dict[str, object], 
 def test_a_denial_that_cannot_be_read_denies_everything():
     broken = grant(effect="deny", pattern="bash(")
     assert type(decide(run("ls"), "ask", grants=[broken])).__name__ == "Deny"
-
-
-def test_uses_are_spent():
-    assert spend_grant(grant(uses=2)).uses == 1
-    assert spend_grant(grant(uses=0)).uses == 0
-    assert spend_grant(grant()).uses is None
 
 
 def test_stored_grants_read_back():

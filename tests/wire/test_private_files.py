@@ -53,7 +53,6 @@ async def keep_everything(places: Places, monkeypatch: pytest.MonkeyPatch) -> No
     await asyncio.to_thread(TrustStore(places.trust_file).trust, places.config)
     monkeypatch.setenv("QUARTERDECK_HOME", str(places.config))
     assert await asyncio.to_thread(crash_report.write_crash_report, ValueError("x")) is not None
-    await asyncio.to_thread(places.make_runtime)
 
 
 async def test_all_that_is_kept_is_the_owners_alone(
@@ -62,7 +61,6 @@ async def test_all_that_is_kept_is_the_owners_alone(
     places = Places.find({"QUARTERDECK_HOME": str(tmp_path / "home")})
     await keep_everything(places, monkeypatch)
     assert await asyncio.to_thread(open_to_others, places.state) == []
-    assert await asyncio.to_thread(open_to_others, places.runtime) == []
     names = {path.name for path in await asyncio.to_thread(lambda: list(places.state.rglob("*")))}
     assert {"journal.db", "journal.db.search", "grants.json", "trust.json", "logs"} <= names
 
@@ -72,7 +70,7 @@ async def test_what_was_left_open_is_closed(tmp_path: Path, monkeypatch: pytest.
     await keep_everything(places, monkeypatch)
 
     def loosen() -> None:
-        for path in (places.state, places.runtime, *places.state.rglob("*")):
+        for path in (places.state, *places.state.rglob("*")):
             path.chmod(0o777 if path.is_dir() else 0o666)
 
     await asyncio.to_thread(loosen)
@@ -80,7 +78,6 @@ async def test_what_was_left_open_is_closed(tmp_path: Path, monkeypatch: pytest.
     await GrantStore(places.state / "grants.json").load()
     for name in ("", "journal.db", "journal.db.search", "grants.json", "trust.json", "sessions"):
         assert mode_of(places.state / name) & 0o077 == 0, name
-    assert mode_of(places.runtime) == 0o700
 
 
 def test_directories_above_are_made_private_and_those_that_exist_stay(tmp_path: Path, umask: int):

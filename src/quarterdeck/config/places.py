@@ -6,7 +6,6 @@ with access for the owner alone.
 """
 
 import os
-import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ class Places:
     cache: Path
     """What may be deleted at any time."""
     runtime: Path
-    """Sockets and locks of running processes. See ``make_runtime``."""
+    """Sockets and locks of running processes."""
 
     @classmethod
     def find(
@@ -91,26 +90,6 @@ class Places:
     def logs(self) -> Path:
         """Logs and crash reports."""
         return self.state / "logs"
-
-    def make_runtime(self) -> Path:
-        """Create the runtime directory and make sure that only its owner can enter it.
-
-        Raises:
-            UnusablePlaceError: it cannot be made, or somebody else can get in.
-        """
-        make_private(self.runtime)
-        status = self.runtime.stat()
-        if status.st_uid != os.getuid():
-            raise UnusablePlaceError(
-                f"the directory {str(self.runtime)!r} belongs to another user; set "
-                "QUARTERDECK_HOME to a directory of your own"
-            )
-        if stat.S_IMODE(status.st_mode) & 0o077:
-            try:
-                self.runtime.chmod(0o700)
-            except OSError as error:
-                raise _unusable(self.runtime, error) from error
-        return self.runtime
 
 
 def make_private(path: Path) -> Path:

@@ -209,18 +209,6 @@ class Journal(ReadableJournal):
         """
         return await self._writing().append(session, event, turn, parent, time)
 
-    async def append_many(
-        self,
-        session: SessionId,
-        events: Sequence[Event],
-        *,
-        turn: TurnId | None = None,
-        parent: ToolCallId | None = None,
-    ) -> list[Record]:
-        """Append events of one session in order; raises like ``append``, at the first failure."""
-        appender = self._writing()
-        return [await appender.append(session, event, turn, parent) for event in events]
-
     async def durable(self, seq: int) -> None:
         """Wait until the event numbered ``seq`` and all before it are safely on disk.
 

@@ -33,7 +33,6 @@ __all__ = [
     "endpoint_of",
     "local_models",
     "make_model",
-    "open_model",
     "parse_model_name",
 ]
 
@@ -275,7 +274,7 @@ def make_model(
 ) -> Model:
     """The model of that name, ready to be asked; nothing is sent yet.
 
-    Imports its wire and reads files: a coroutine uses ``open_model``.
+    Imports its wire and reads files: a coroutine calls it in a thread.
 
     Raises:
         ModelSetupError: the name, the key or the address is wrong or missing.
@@ -296,13 +295,6 @@ def make_model(
     wire: ModelWire = import_module(f"{__package__}.{_MODULES[facts.wire]}").WIRE
     client = HttpClient(_timeouts(endpoint, options.timeouts), environment)
     return RemoteModel(wire, profile, endpoint, client)
-
-
-async def open_model(
-    name: str, environment: Mapping[str, str], options: ModelOptions | None = None
-) -> Model:
-    """``make_model`` without blocking the loop."""
-    return await asyncio.to_thread(make_model, name, environment, options)
 
 
 def _timeouts(endpoint: Endpoint, wanted: HttpTimeouts) -> HttpTimeouts:

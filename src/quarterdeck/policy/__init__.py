@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .call import Call, McpTool, PathUse, path_use
-    from .call_parts import CallMentions, find_mentions, mentioned_paths
+    from .call_parts import CallMentions, find_mentions
     from .decision import (
         Allow,
         Ask,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .errors import GrantsError, PolicyError, RuleError, UnknownModeError
     from .foreign_calls import CallContext, call_from_tool
     from .grammar import parse_pattern, parse_rule, print_pattern, print_rule
-    from .grants import Grant, applicable_rules, grants_from_json, grants_to_json, spend_grant
+    from .grants import Grant, applicable_rules, grants_from_json, grants_to_json
     from .lookup import Disk, look_up
     from .modes import DEFAULT_MODE, MODES, NO_SANDBOX, Mode, SandboxState, parse_mode
     from .permission_options import (
@@ -83,7 +83,6 @@ __all__ = [
     "grants_of",
     "grants_to_json",
     "look_up",
-    "mentioned_paths",
     "options_for",
     "parse_mode",
     "parse_pattern",
@@ -92,7 +91,6 @@ __all__ = [
     "print_pattern",
     "print_rule",
     "session_grants",
-    "spend_grant",
     "suggest_grants",
     "suggest_refusal",
 ]
@@ -114,7 +112,7 @@ _HOMES = {
     "errors": ("GrantsError", "PolicyError", "RuleError", "UnknownModeError"),
     "foreign_calls": ("CallContext", "call_from_tool"),
     "grammar": ("parse_pattern", "parse_rule", "print_pattern", "print_rule"),
-    "grants": ("Grant", "applicable_rules", "grants_from_json", "grants_to_json", "spend_grant"),
+    "grants": ("Grant", "applicable_rules", "grants_from_json", "grants_to_json"),
     "lookup": ("Disk", "look_up"),
     "modes": ("DEFAULT_MODE", "MODES", "NO_SANDBOX", "Mode", "SandboxState", "parse_mode"),
     "permission_options": (
@@ -124,7 +122,7 @@ _HOMES = {
         "options_for",
         "session_grants",
     ),
-    "call_parts": ("CallMentions", "mentioned_paths", "find_mentions"),
+    "call_parts": ("CallMentions", "find_mentions"),
     "rules": ("Effect", "Pattern", "Rule", "Scope", "RuleSource"),
     "suggestions": ("Suggestion", "suggest_refusal", "suggest_grants"),
 }

@@ -42,7 +42,6 @@ __all__ = [
     "PathPart",
     "UnclearPart",
     "find_mentions",
-    "mentioned_paths",
     "parts_of",
 ]
 
@@ -271,11 +270,6 @@ class _Mentioned:
         paths = [joined_path(self.call, text, cwd) for text in path_texts(word)]
         self.paths.update(dict.fromkeys(paths))
         return pattern or paths
-
-
-def mentioned_paths(call: Call) -> tuple[str, ...]:
-    """Return the absolute paths that a call's command names."""
-    return find_mentions(call).paths
 
 
 def _all_commands(commands: Iterable[ShellCommand]) -> Iterable[ShellCommand]:

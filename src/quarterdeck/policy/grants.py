@@ -24,7 +24,6 @@ __all__ = [
     "applicable_rules",
     "grants_from_json",
     "grants_to_json",
-    "spend_grant",
 ]
 
 GRANTS_VERSION = 2
@@ -113,13 +112,6 @@ def _holds(grant: Grant, project: str | None, session: str | None, now: int) -> 
         return False
     needed = {"call": grant.session, "session": grant.session, "project": grant.project}
     return needed.get(grant.scope, "") is not None
-
-
-def spend_grant(grant: Grant) -> Grant:
-    """Return the grant after it decided a call."""
-    if grant.uses is None:
-        return grant
-    return msgspec.structs.replace(grant, uses=max(0, grant.uses - 1))
 
 
 def grants_to_json(grants: Iterable[Grant]) -> bytes:

@@ -4,10 +4,6 @@ stages.
 Linux has a descriptor for a process, the BSDs and macOS a queue of events; elsewhere the children
 are checked twenty times a second. The child is not reaped by the check where the system allows
 that: as long as it is a zombie, its id, its group and its session cannot be reused.
-
-A host that runs for weeks can become the parent of every orphan among its descendants (Linux),
-instead of process 1. It then has to reap them; ``reap_adopted`` does that and takes no child from
-``asyncio``, ``subprocess`` or this room.
 """
 
 import asyncio
@@ -32,11 +28,9 @@ from quarterdeck.system.process_tree import (
 
 __all__ = [
     "ExitWatch",
-    "become_subreaper",
     "end_tree",
     "kill_group",
     "peek_exit",
-    "reap_adopted",
     "reap_child",
 ]
 
@@ -210,34 +204,3 @@ def _fresh_table() -> dict[int, ProcessInfo]:
             table = list_processes()
             _last_look = begun, table
         return table
-
-
-_PR_SET_CHILD_SUBREAPER = 36
-
-
-def become_subreaper() -> bool:
-    """Adopt orphaned descendants from now on; False where the system has no such thing."""
-    if sys.platform != "linux":
-        return False
-    import ctypes
-
-    return ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-
-
-def reap_adopted(table: dict[int, ProcessInfo] | None = None) -> list[int]:
-    """Reap the orphans that have ended; their ids. Blocks for some milliseconds.
-
-    A child that we or a library started has our session, or began its own and is its leader. Any
-    other was started by somebody else and came to us as an orphan: nobody waits for it. An orphan
-    that leads a session cannot be told apart and is left alone until we end.
-    """
-    table = list_processes() if table is None else table
-    us, session = os.getpid(), os.getsid(0)
-    reaped: list[int] = []
-    for one in table.values():
-        if one.parent != us or not one.is_dead or one.session in (0, session, one.pid):
-            continue
-        with suppress(ChildProcessError):
-            if os.waitpid(one.pid, os.WNOHANG)[0]:
-                reaped.append(one.pid)
-    return reaped

@@ -23,7 +23,6 @@ __all__ = [
     "new_message_id",
     "new_request_id",
     "new_session_id",
-    "new_terminal_id",
     "new_tool_call_id",
     "new_turn_id",
 ]
@@ -77,11 +76,6 @@ def new_request_id() -> RequestId:
 def new_grant_id() -> str:
     """Make an id for a standing answer that no request led to."""
     return _new("grt")
-
-
-def new_terminal_id() -> TerminalId:
-    """Make an id for a terminal."""
-    return TerminalId(_new("term"))
 
 
 def new_compaction_id() -> CompactionId:

@@ -3,7 +3,6 @@
 import asyncio
 import shlex
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -209,12 +208,6 @@ class AgentHistory:
                 f"the history of {agent!r} is not supported; supported agents: {known}"
             )
         return [self._readers[agent]]
-
-
-async def collect_events(reading: AsyncGenerator[HistoryEvent]) -> list[HistoryEvent]:
-    """All that a reading tells."""
-    async with aclosing(reading):
-        return [event async for event in reading]
 
 
 def _beginning(id_: str, sessions: Iterable[HistorySession]) -> list[HistorySession]:

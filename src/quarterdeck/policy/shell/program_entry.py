@@ -73,10 +73,6 @@ class ProgramOptions(Struct, frozen=True, kw_only=True):
             return self._single(value)
         return self._long(value) if value.startswith("--") else self._cluster(value[1:])
 
-    def knows(self, option: str) -> bool:
-        """Say whether an option was judged: it reaches further, or is known not to."""
-        return self.reaches(option) or option in self.harmless or option[1:2] in self.valued
-
     def _value_of(self, value: str) -> str:
         if not value.startswith("-"):
             return "\0"

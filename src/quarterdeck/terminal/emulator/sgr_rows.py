@@ -14,7 +14,7 @@ from msgspec.json import Decoder
 
 from .api import BLANK, PLAIN, Color, GridRow, GridSpan, Style
 
-__all__ = ["ESCAPES", "StyledRows", "line_of", "styled_row", "styled_rows"]
+__all__ = ["ESCAPES", "StyledRows", "line_of", "styled_rows"]
 
 ESCAPES = re.compile(r"((?:\x1b\[[0-9;:]*m)+)")
 """Styles, as they stand in lines."""
@@ -105,11 +105,6 @@ class StyledRows:
         }
 
 
-def styled_row(line: str) -> GridRow:
-    """The row that a line is, each style of which begins with a reset."""
-    return styled_rows((line,))[0]
-
-
 def styled_rows(lines: Sequence[str]) -> list[GridRow]:
     """The rows that lines are; many at once cost less."""
     rows: list[GridRow | None] = [_known_row(line) for line in lines]
@@ -191,7 +186,7 @@ def _merged(spans: list[GridSpan]) -> list[GridSpan]:
 
 
 def line_of(row: GridRow) -> str:
-    """A line that is this row; ``styled_row`` reads it."""
+    """A line that is this row; ``styled_rows`` reads it."""
     return "".join(
         [
             span.text if span.style == PLAIN else f"{_written(span.style)}{span.text}\x1b[0m"

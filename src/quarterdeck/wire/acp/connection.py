@@ -15,8 +15,6 @@ from .schema import SessionNotification, UnknownUpdate
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from msgspec import Raw
-
     from ..errors import LinkError
     from ..rpc.handler import Observer
     from ..rpc.stream import ByteStream
@@ -111,29 +109,6 @@ class AcpConnection:
                 body["_meta"] = params.meta
         await self.peer.notify(notification.name, body)
 
-    async def call_extension(
-        self, method: str, params: Any = None, *, timeout: float | None = None
-    ) -> Raw:
-        """Ask with a method of our own; its name begins with ``_``.
-
-        Raises:
-            ValueError: It does not.
-            RpcError, TimeoutError, LinkClosedError, Ended, LinkBrokenError, Busy: As
-                ``Peer.request`` says.
-        """
-        _check_extension(method)
-        return await self.peer.request(method, params, timeout=timeout)
-
-    async def send_extension(self, method: str, params: Any = None) -> None:
-        """Tell with a method of our own; its name begins with ``_``.
-
-        Raises:
-            ValueError: It does not.
-            LinkClosedError, Ended, LinkBrokenError: The link is over.
-        """
-        _check_extension(method)
-        await self.peer.notify(method, params)
-
     async def close(self) -> None:
         """End the link and wait until all of it is gone; may be called again."""
         await self.peer.close()
@@ -147,8 +122,3 @@ class AcpConnection:
             raise ValueError(f"{message.name!r} is sent to the {message.side}, not by it")
         if not (message.stable or self.router.unstable):
             raise UnstableMethodError(message.name)
-
-
-def _check_extension(method: str) -> None:
-    if not method.startswith("_"):
-        raise ValueError(f"the name of an extension begins with '_', not {method!r}")

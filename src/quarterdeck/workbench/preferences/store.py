@@ -134,6 +134,8 @@ def load_preferences(places: "Places", cwd: str, environ: Mapping[str, str]) -> 
         preferences.problems.append(
             f"theme {preferences.chosen_theme!r} no longer exists; press f9 for the list"
         )
+    elif preferences.theme.notice is not None:
+        preferences.problems.append(preferences.theme.notice)
     return preferences
 
 

@@ -1,7 +1,6 @@
 """Source code as lines whose spans say what each word is, and the language of a file."""
 
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING, cast
 
 from .lines import Line, plain
@@ -15,7 +14,6 @@ __all__ = [
     "LONGEST",
     "MOST_HIGHLIGHTED",
     "find_file_language",
-    "guess_language",
     "highlight_code",
     "highlight_file",
 ]
@@ -52,11 +50,6 @@ def highlight_code(source: str, language: str, *, longest: int = LONGEST) -> lis
             lines[-1].append((first, role))
         lines.extend([(line, role)] if line else [] for line in others)
     return [tuple(line) for line in lines]
-
-
-def guess_language(path: str) -> str:
-    """A language's name from a file's; empty if none is known."""
-    return PurePath(path).suffix.lstrip(".")
 
 
 def _lexer(language: str) -> "Lexer | None":

@@ -200,8 +200,7 @@ class BlockBuilder:
             case TurnStarted() | TurnEnded():
                 self._turn(record, event)
             case (
-                SessionSpawned()
-                | SessionOpened()
+                SessionOpened()
                 | SessionResumed()
                 | SessionEnded()
                 | ModelCallFinished()
@@ -226,7 +225,8 @@ class BlockBuilder:
                 if (note := describe_event(event)) is not None:
                     self._note(record, note.text, note.severity)
             case (
-                MessageChunk()
+                SessionSpawned()
+                | MessageChunk()
                 | ThoughtChunk()
                 | TerminalOutput()
                 | CompactionChunk()

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from quarterdeck.system.errors import GitError, NotARepositoryError
@@ -247,10 +247,6 @@ class ChangesQuery:
     patch: str | None = None
     """A patch to show instead of asking git."""
     ignores_space: bool = False
-
-    def toggled(self) -> "ChangesQuery":
-        """The same, with the other opinion about white space."""
-        return replace(self, ignores_space=not self.ignores_space)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

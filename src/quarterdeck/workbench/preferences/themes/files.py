@@ -4,6 +4,7 @@ A theme is a TOML file; its name is the file's. What is wrong with a file is tol
 and never raised: a theme cannot keep the workbench from starting.
 """
 
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,6 +81,8 @@ class FoundTheme:
     theme: ThemeFile | None = None
     error: str | None = None
     """Why it cannot be used."""
+    notice: str | None = None
+    """What the person should change in it; it is used all the same."""
 
 
 def find_themes(folders: "Iterable[tuple[ThemeScope, Path]]") -> list[FoundTheme]:
@@ -122,4 +126,38 @@ def _read(path: Path, scope: ThemeScope) -> FoundTheme:
         theme = msgspec.convert(tomllib.loads(data.decode("utf-8")), ThemeFile)
     except (OSError, ValueError) as error:  # TOML, UTF-8 and msgspec raise kinds of ValueError
         return FoundTheme(name=path.stem, scope=scope, path=path, error=str(error))
-    return FoundTheme(name=path.stem, scope=scope, path=path, theme=theme)
+    css, renamed = _rename_selectors(theme.css)
+    if not renamed:
+        return FoundTheme(name=path.stem, scope=scope, path=path, theme=theme)
+    told = ", ".join(f"{old} is now {new}" for old, new in renamed.items())
+    notice = f"theme {path.stem!r} uses old names of widgets: {told}; change them in {path}"
+    theme = replace(theme, css=css)
+    return FoundTheme(name=path.stem, scope=scope, path=path, theme=theme, notice=notice)
+
+
+_RENAMED = {
+    "AgentScreen": "AgentTerminalView",
+    "AskLine": "AskLineScreen",
+    "Choice": "FormRadioButton",
+    "LeaveTerminal": "LeaveTerminalScreen",
+    "Lined": "LineCanvas",
+    "Mark": "FormCheckbox",
+    "Page": "PanelPage",
+    "PastList": "SessionList",
+    "Strip": "TabStrip",
+    "WatchingPanel": "PolledPanel",
+}
+"""Widgets that had other names; themes of that time name them in their rules."""
+_OLD_NAME = re.compile(rf"(?<![\w.#$-])({'|'.join(_RENAMED)})(?![\w-])")
+_SELECTORS = re.compile(r"[^{}]*\{")
+
+
+def _rename_selectors(css: str) -> tuple[str, dict[str, str]]:
+    """Rules with the present names of widgets, and which names were old."""
+    used: dict[str, str] = {}
+
+    def rename(found: "re.Match[str]") -> str:
+        used[found[0]] = _RENAMED[found[0]]
+        return _RENAMED[found[0]]
+
+    return _SELECTORS.sub(lambda rule: _OLD_NAME.sub(rename, rule[0]), css), used
