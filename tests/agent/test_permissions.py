@@ -239,7 +239,7 @@ async def test_a_projects_grant_does_not_leak_to_another(tmp_path: Path):
         ship.answer(asked, standing(asked, "project")[-1][0])
         await running
         assert len(tool.ran) == 1
-        ship.session = await ship.agent.new(str(other), wishes=ship.wishes)
+        ship.session = await ship.agent.new(str(other), options=ship.options)
         running = ship.start()
         (asked,) = await ship.asked()
         ship.answer(asked, "reject-once")
@@ -258,7 +258,7 @@ async def test_a_sessions_grant_holds_for_that_session_alone(tmp_path: Path):
         await ship.prompt()
         assert len(tool.ran) == 2
         assert not (ship.places.state / "grants.json").exists()
-        ship.session = await ship.agent.new(str(ship.cwd), wishes=ship.wishes)
+        ship.session = await ship.agent.new(str(ship.cwd), options=ship.options)
         running = ship.start()
         (asked,) = await ship.asked()
         ship.answer(asked, "reject-once")
@@ -335,7 +335,7 @@ async def test_a_key_never_goes_to_another_vendor(tmp_path: Path):
     keys = {"OPENAI_API_KEY": "sk-openai", "ANTHROPIC_API_KEY": "sk-anthropic"}
     async with NativeAgent(places, keys) as agent:
         with pytest.raises(ModelSetupError, match="DEEPSEEK_API_KEY"):
-            await agent.new(str(tmp_path), wishes=SessionOptions(model="deepseek/deepseek-chat"))
+            await agent.new(str(tmp_path), options=SessionOptions(model="deepseek/deepseek-chat"))
         assert await agent.sessions() == []
 
 

@@ -69,7 +69,7 @@ async def test_sessions_of_one_agent_run_side_by_side(tmp_path: Path):
     tool = FakeTool(gathering.run)
     script = Script.sequence(*[says(call("fake", n=1))] * 3, "done", "done", "done")
     async with deck(tmp_path, script, tools=[tool]) as ship:
-        others = [await ship.agent.new(str(ship.cwd), wishes=ship.wishes) for _ in range(2)]
+        others = [await ship.agent.new(str(ship.cwd), options=ship.options) for _ in range(2)]
         turns = [ship.start(), *(asyncio.ensure_future(o.prompt((text("x"),))) for o in others)]
         await gathering.wait_for(3)
         await others[0].cancel()
@@ -109,15 +109,15 @@ async def test_a_session_that_cannot_be_made_leaves_nothing_behind(tmp_path: Pat
 
     async with deck(tmp_path, "one", tools=()) as ship:
         await ship.prompt()
-        broken = replace(ship.wishes, make_model=fail)
+        broken = replace(ship.options, make_model=fail)
         with pytest.raises(ModelSetupError):
-            await ship.agent.new(str(ship.cwd), wishes=broken)
+            await ship.agent.new(str(ship.cwd), options=broken)
         assert [found.id for found in await ship.agent.sessions()] == [ship.session.id]
         id_ = ship.session.id
         await ship.agent.close(id_)
         with pytest.raises(ModelSetupError):
-            await ship.agent.load(id_, wishes=broken)
-        session = await ship.agent.load(id_, wishes=ship.wishes)
+            await ship.agent.load(id_, options=broken)
+        session = await ship.agent.load(id_, options=ship.options)
         assert len(session._conversation.messages()) == 2
 
 
@@ -158,8 +158,8 @@ async def test_a_closed_session_ends_its_log_once(tmp_path: Path):
 async def test_only_the_tools_that_were_wished_for_are_there(tmp_path: Path):
     some = [FakeTool(returns("ran"), name=name) for name in ("one", "two")]
     async with deck(tmp_path, says(call("one")), "ok", tools=some) as ship:
-        wishes = replace(ship.wishes, tools=("two",))
-        ship.session = await ship.agent.new(str(ship.cwd), wishes=wishes)
+        options = replace(ship.options, tools=("two",))
+        ship.session = await ship.agent.new(str(ship.cwd), options=options)
         await ship.prompt()
     assert [spec.name for spec in ship.requests[0].tools] == ["two"]
     assert "There is no tool 'one'" in told(results(ship.requests[1].messages[-1])[0])

@@ -57,7 +57,7 @@ class Deck:
     agent: NativeAgent
     session: Session
     model: ScriptedModel
-    wishes: SessionOptions
+    options: SessionOptions
     cwd: Path
     places: Places
     slept: list[float] = field(default_factory=list[float])
@@ -104,11 +104,11 @@ class Deck:
     def requests(self) -> list[ModelRequest]:
         return list(self.model.requests)
 
-    async def reload(self, wishes: SessionOptions | None = None) -> Session:
+    async def reload(self, options: SessionOptions | None = None) -> Session:
         """Close the session and load it again, from its log alone."""
         id_ = self.session.id
         await self.agent.close(id_)
-        self.session = await self.agent.load(id_, wishes=wishes or self.wishes)
+        self.session = await self.agent.load(id_, options=options or self.options)
         return self.session
 
 
@@ -119,7 +119,7 @@ async def deck(
     tools: Iterable[Tool] | None = None,
     limits: dict[str, Any] | None = None,
     sleep: Callable[[float], Any] | None = None,
-    **wishes: Any,
+    **options: Any,
 ) -> AsyncIterator[Deck]:
     """Open an agent with a session; the replies are played one after the other."""
     script = replies[0] if replies and isinstance(replies[0], Script) else Script.sequence(*replies)
@@ -134,18 +134,18 @@ async def deck(
     cwd.mkdir(exist_ok=True)
     if tools is not None:
         kept = tuple(tools)
-        wishes["make_tools"] = lambda: kept
+        options["make_tools"] = lambda: kept
     if limits is not None:
-        wishes["flags"] = {"limits": limits}
+        options["flags"] = {"limits": limits}
     wanted = SessionOptions(
         model="scripted/test",
         make_model=lambda _: model,
         pace=SessionClock(sleep=sleep or no_wait, random=Random(1)),
     )
-    wanted = structs.replace(wanted, **wishes)
+    wanted = structs.replace(wanted, **options)
     places = Places.find({"QUARTERDECK_HOME": str(tmp_path / "home")})
     async with NativeAgent(places, {"HOME": str(tmp_path)}) as agent:
-        session = await agent.new(str(cwd), wishes=wanted)
+        session = await agent.new(str(cwd), options=wanted)
         yield Deck(agent, session, model, wanted, cwd, places, slept)
 
 

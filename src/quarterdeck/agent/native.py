@@ -72,7 +72,7 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
     """Whether anybody can answer a question."""
     servers: tuple[ServerDefinition, ...] = ()
     """Servers that lend tools, besides those of the configuration."""
-    make_cage: SystemFactory = make_local_system
+    make_system: SystemFactory = make_local_system
     make_tools: Callable[[], Iterable[Tool | LazyTool]] = shipped_tools
     """Makes the tools; give your own, or ours and your own."""
     make_model: Callable[[str], Model] | None = None
@@ -83,21 +83,23 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
 _DEFAULTS = SessionOptions()
 
 
-def find_hooks(ground: SessionEnvironment, environment: Mapping[str, str], session: str) -> Hooks:
+def find_hooks(
+    session_environment: SessionEnvironment, environment: Mapping[str, str], session: str
+) -> Hooks:
     """The hooks of a session, as the configuration has them.
 
     Raises:
         HookError: one is declared wrongly; the message names it.
     """
-    if not ground.settings.hooks.any:
+    if not session_environment.settings.hooks.any:
         return NO_HOOKS
     from .hooks.runner import session_hooks
 
-    return session_hooks(ground, environment, session)
+    return session_hooks(session_environment, environment, session)
 
 
 async def find_servers(
-    ground: SessionEnvironment,
+    session_environment: SessionEnvironment,
     environment: Mapping[str, str],
     roots: tuple[str, ...],
     *,
@@ -109,13 +111,15 @@ async def find_servers(
     ``given`` come from whoever opens the session and win over those of the same name in files.
     ``wanted`` are the only tools that the session may have; None: all.
     """
-    if not (given or ground.settings.mcp_servers or ground.has_mcp_file):
+    if not (given or session_environment.settings.mcp_servers or session_environment.has_mcp_file):
         return NO_SERVERS, ()
     if wanted is not None and not any(name.startswith("mcp__") for name in wanted):
         return NO_SERVERS, ()
     from .mcp.servers import session_servers
 
-    return await session_servers(ground, environment, roots, given=given, wanted=wanted)
+    return await session_servers(
+        session_environment, environment, roots, given=given, wanted=wanted
+    )
 
 
 class NativeAgent:
@@ -154,7 +158,7 @@ class NativeAgent:
         cwd: str,
         *,
         roots: tuple[str, ...] = (),
-        wishes: SessionOptions = _DEFAULTS,
+        options: SessionOptions = _DEFAULTS,
         id_: SessionId | None = None,
     ) -> Session:
         """Begin a session in a directory; ``id_``: None for a new one.
@@ -164,7 +168,7 @@ class NativeAgent:
                 message says what to do. Nothing is left behind.
         """
         past = ResumeState(cwd=cwd, roots=roots)
-        return await self._begin(id_ or new_session_id(), past, wishes, ())
+        return await self._begin(id_ or new_session_id(), past, options, ())
 
     async def load(
         self,
@@ -172,7 +176,7 @@ class NativeAgent:
         *,
         cwd: str | None = None,
         roots: tuple[str, ...] | None = None,
-        wishes: SessionOptions = _DEFAULTS,
+        options: SessionOptions = _DEFAULTS,
     ) -> Session:
         """Go on with a session, open or stored; where it works may be another place now.
 
@@ -195,7 +199,7 @@ class NativeAgent:
             past.cwd = cwd or past.cwd
             allow_for_damage(id_, records, past)
             past.roots = past.roots if roots is None else roots
-            session = await self._assemble(session_id, journal, past, wishes, stack)
+            session = await self._assemble(session_id, journal, past, options, stack)
             for turn, event in past.closing:
                 await journal.append(session_id, event, turn=turn)
             await close_children(journal, records)
@@ -213,7 +217,7 @@ class NativeAgent:
         cwd: str | None = None,
         roots: tuple[str, ...] | None = None,
         until: int | None = None,
-        wishes: SessionOptions = _DEFAULTS,
+        options: SessionOptions = _DEFAULTS,
         new_id: SessionId | None = None,
     ) -> Session:
         """Begin a session that shares the past of another, whole or up to a sequence number.
@@ -237,7 +241,7 @@ class NativeAgent:
             past.goal.seq = -1  # its own log has other numbers
         last = kept[-1].seq if kept else 0
         new_id = new_id or new_session_id()
-        return await self._begin(new_id, past, wishes, shared, forked=(source, last))
+        return await self._begin(new_id, past, options, shared, forked=(source, last))
 
     async def sessions(
         self, *, cwd: str | None = None, limit: int = 50, before: int | None = None
@@ -269,14 +273,14 @@ class NativeAgent:
         self,
         id_: SessionId,
         past: ResumeState,
-        wishes: SessionOptions,
+        options: SessionOptions,
         shared: tuple[tuple[TurnId | None, Event], ...],
         forked: tuple[SessionId, int] | None = None,
     ) -> Session:
         stack = AsyncExitStack()
         try:
             journal = await stack.enter_async_context(self._store.create(id_))
-            session = await self._assemble(id_, journal, past, wishes, stack)
+            session = await self._assemble(id_, journal, past, options, stack)
             opened = SessionOpened(
                 agent="native",
                 cwd=past.cwd,
@@ -303,24 +307,32 @@ class NativeAgent:
         id_: SessionId,
         journal: Journal,
         past: ResumeState,
-        wishes: SessionOptions,
+        options: SessionOptions,
         stack: AsyncExitStack,
     ) -> Session:
-        ground = await prepare_environment(
-            self._places, self._environment, past.cwd, past.roots, wishes.flags, past.began
+        session_environment = await prepare_environment(
+            self._places, self._environment, past.cwd, past.roots, options.flags, past.began
         )
-        cage = wishes.make_cage((past.cwd, *past.roots), ground)
-        stack.push_async_callback(cage.close)
-        gate = await self._gate(ground, past, wishes, cage)
-        setup = await self._setup(id_, ground, past, wishes, cage)
-        commands = await attach_library(setup, self._places.config, ground)
-        if ground.trusted:
-            known = frozenset(Path(path) for path in ground.instructions)
-            setup.instructions = NestedInstructions(root=Path(ground.project), known=known)
-        setup.hooks = await asyncio.to_thread(find_hooks, ground, self._environment, id_)
+        system = options.make_system((past.cwd, *past.roots), session_environment)
+        stack.push_async_callback(system.close)
+        gate = await self._gate(session_environment, past, options, system)
+        setup = await self._setup(id_, session_environment, past, options, system)
+        commands = await attach_library(setup, self._places.config, session_environment)
+        if session_environment.trusted:
+            known = frozenset(Path(path) for path in session_environment.instructions)
+            setup.instructions = NestedInstructions(
+                root=Path(session_environment.project), known=known
+            )
+        setup.hooks = await asyncio.to_thread(
+            find_hooks, session_environment, self._environment, id_
+        )
         stack.push_async_callback(setup.hooks.close)
         setup.servers, told = await find_servers(
-            ground, self._environment, cage.roots, given=wishes.servers, wanted=wishes.tools
+            session_environment,
+            self._environment,
+            system.roots,
+            given=options.servers,
+            wanted=options.tools,
         )
         stack.push_async_callback(setup.servers.close)
         setup.servers.start()
@@ -328,7 +340,7 @@ class NativeAgent:
             from .goals.pursuit import resume_goal
 
             await resume_goal(setup, past.goal)
-        project = Path(ground.project) if ground.trusted else None
+        project = Path(session_environment.project) if session_environment.trusted else None
         shelves = profile_folders(self._places.config, project)
         profiles, problems = await introduce_profiles(shelves, setup.toolbox)
         setup.system_prompt = "\n\n".join(filter(None, (setup.system_prompt, profiles)))
@@ -336,81 +348,93 @@ class NativeAgent:
         setup.workspace.may_read = lambda path: gate.may_read(path, like)
         notices = tuple(
             NoticePosted(title=str(notice), severity="warning")
-            for notice in (*ground.config.notices, *ground.problems)
+            for notice in (*session_environment.config.notices, *session_environment.problems)
         )
         told = (*notices, *told, *problems)
         session = Session(
             id_, journal, setup, gate, past.conversation, commands, title=past.title, notices=told
         )
-        setup.workspace.make_children = make_children_factory(session, setup, ground, shelves)
+        setup.workspace.make_children = make_children_factory(
+            session, setup, session_environment, shelves
+        )
         return session
 
     async def _gate(
         self,
-        ground: SessionEnvironment,
+        session_environment: SessionEnvironment,
         past: ResumeState,
-        wishes: SessionOptions,
-        cage: SessionSystem,
+        options: SessionOptions,
+        system: SessionSystem,
     ) -> Gate:
         grants = GrantStore(self._places.state / "grants.json")
         await grants.load()
         await grants.add(past.grants)
-        mode = wishes.mode or (parse_mode(past.mode) if past.mode else ground.settings.mode)
+        mode = options.mode or (
+            parse_mode(past.mode) if past.mode else session_environment.settings.mode
+        )
         return Gate(
             mode=mode,
-            rules=(*rules_of(ground.config), *wishes.rules),
+            rules=(*rules_of(session_environment.config), *options.rules),
             grants=grants,
-            sandbox=await cage.sandbox() if mode == "full-auto" else NO_SANDBOX,
-            find_sandbox=None if mode == "full-auto" else cage.sandbox,
-            trusted=ground.trusted,
-            attended=wishes.attended,
-            patience=ground.settings.permissions.patience,
-            pauses=WaitTimer(wishes.pace.clock),
+            sandbox=await system.sandbox() if mode == "full-auto" else NO_SANDBOX,
+            find_sandbox=None if mode == "full-auto" else system.sandbox,
+            trusted=session_environment.trusted,
+            attended=options.attended,
+            patience=session_environment.settings.permissions.patience,
+            pauses=WaitTimer(options.pace.clock),
         )
 
     async def _setup(
         self,
         id_: SessionId,
-        ground: SessionEnvironment,
+        session_environment: SessionEnvironment,
         past: ResumeState,
-        wishes: SessionOptions,
-        cage: SessionSystem,
+        options: SessionOptions,
+        system: SessionSystem,
     ) -> SessionSetup:
-        options = model_options(ground.settings)
-        name = wishes.model or past.model or await choose_model_name(self._environment, options)
-        toolbox = await asyncio.to_thread(_toolbox, wishes)
-        make: Callable[[str], Model] = wishes.make_model or (
-            lambda other: make_model(other, self._environment, options)
+        model_settings = model_options(session_environment.settings)
+        name = (
+            options.model
+            or past.model
+            or await choose_model_name(self._environment, model_settings)
+        )
+        toolbox = await asyncio.to_thread(_toolbox, options)
+        make: Callable[[str], Model] = options.make_model or (
+            lambda other: make_model(other, self._environment, model_settings)
         )
         return SessionSetup(
             model=await asyncio.to_thread(make, name),
             make_model=make,
-            models=await asyncio.to_thread(offered_models, self._environment, options),
-            effort=wishes.effort or past.effort or ground.settings.effort,
-            system_prompt="\n\n".join(filter(None, (ground.system_prompt, wishes.system_prompt))),
+            models=await asyncio.to_thread(offered_models, self._environment, model_settings),
+            effort=options.effort or past.effort or session_environment.settings.effort,
+            system_prompt="\n\n".join(
+                filter(None, (session_environment.system_prompt, options.system_prompt))
+            ),
             toolbox=toolbox,
             workspace=ToolWorkspace(
-                system=cage,
-                contain=cage.terminals_for,
+                system=system,
+                contain=system.terminals_for,
                 home=self._environment.get("HOME", ""),
-                project=ground.project,
+                project=session_environment.project,
                 session=id_,
-                options=tool_options(ground.settings),
+                options=tool_options(session_environment.settings),
             ),
-            limits=limits_of(ground.settings),
-            context=ground.settings.context,
-            checkpoints=self._places.state if ground.settings.checkpoints.enabled else None,
-            checkpoint_patience=ground.settings.checkpoints.patience,
-            find_sandbox=cage.sandbox,
-            pace=wishes.pace,
+            limits=limits_of(session_environment.settings),
+            context=session_environment.settings.context,
+            checkpoints=self._places.state
+            if session_environment.settings.checkpoints.enabled
+            else None,
+            checkpoint_patience=session_environment.settings.checkpoints.patience,
+            find_sandbox=system.sandbox,
+            pace=options.pace,
             hear=find_telemetry(),
         )
 
 
-def _toolbox(wishes: SessionOptions) -> Toolbox:
+def _toolbox(options: SessionOptions) -> Toolbox:
     """The tools of a session; their texts are read here, in a thread."""
-    toolbox = Toolbox(wishes.make_tools())
-    if wishes.tools is not None:
-        toolbox = toolbox.only(name for name in wishes.tools if not name.startswith("mcp__"))
+    toolbox = Toolbox(options.make_tools())
+    if options.tools is not None:
+        toolbox = toolbox.only(name for name in options.tools if not name.startswith("mcp__"))
     assert toolbox.specs is not None
     return toolbox

@@ -110,7 +110,7 @@ class LinkHost(Protocol):
         """Have a tool call decided; ``question.options`` are the agent's own, or none."""
         ...
 
-    async def carry_out(self, deed: ServedCall, act: Callable[[Containment], Awaitable[T]]) -> T:
+    async def carry_out(self, call: ServedCall, act: Callable[[Containment], Awaitable[T]]) -> T:
         """Have it decided like a tool call of our own, then do it by ``act``.
 
         Not asked about again: what the agent got leave for in this turn. ``act`` is told what a

@@ -268,12 +268,12 @@ class LinkSession:
             case _:
                 return None
 
-    async def carry_out(self, deed: ServedCall, act: Callable[[Containment], Awaitable[T]]) -> T:
+    async def carry_out(self, call: ServedCall, act: Callable[[Containment], Awaitable[T]]) -> T:
         """Decide what the agent has us do, and do it; see ``link.Host``."""
         if self.is_interrupted or self._early is not None:
             raise NotPermittedError("the turn is being stopped", cancelled=True)
         with self._requests:
-            return await self._services.carry_out(deed, act)
+            return await self._services.carry_out(call, act)
 
     def shows(self, terminal: str) -> None:
         """A terminal of ours was started by leave."""

@@ -103,7 +103,7 @@ async def open_native(
         what = f"have a mode {wish.agent_mode!r} of its own"
         raise UnsupportedError(NATIVE, _TRANSPORT, what, "It uses our modes: set mode.")
     given = tuple(tool.name for tool in start.tools)
-    wishes = SessionOptions(
+    options = SessionOptions(
         model=wish.model,
         mode=parse_mode(wish.mode) if wish.mode is not None else None,
         system_prompt=start.opening.system_prompt,
@@ -114,14 +114,14 @@ async def open_native(
     own = {**environment, **start.opening.environment}
     agent = NativeAgent(places, own, store=SharedStore(journal))
     if start.is_known:
-        session = await agent.load(start.session, wishes=wishes)
+        session = await agent.load(start.session, options=options)
     elif wish.forked_from is not None:
-        session = await agent.fork(wish.forked_from, wishes=wishes, new_id=start.session)
+        session = await agent.fork(wish.forked_from, options=options, new_id=start.session)
     elif wish.resume is not None:
         what = f"resume {wish.resume!r} under another name"
         raise UnsupportedError(NATIVE, _TRANSPORT, what, "Resume that agent, or fork it.")
     else:
-        session = await agent.new(wish.cwd, roots=wish.roots, wishes=wishes, id_=start.session)
+        session = await agent.new(wish.cwd, roots=wish.roots, options=options, id_=start.session)
     return NativeSession(agent, session)
 
 

@@ -94,8 +94,8 @@ class ConnectionSessions:
     async def check_model(self) -> acp.Empty:
         """Make sure that a model can be used. Raises ModelSetupError."""
         home = self._environment.get("HOME") or "/"
-        ground = await prepare_environment(self._places, self._environment, home)
-        options = model_options(ground.settings)
+        session_environment = await prepare_environment(self._places, self._environment, home)
+        options = model_options(session_environment.settings)
         name = await choose_model_name(self._environment, options)
         model = await asyncio.to_thread(make_model, name, self._environment, options)
         await model.close()
@@ -130,8 +130,8 @@ class ConnectionSessions:
         """Begin a session."""
         roots = await _check_places(request.cwd, request.additional_directories)
         delegation = self._delegation()
-        wishes = _wishes(delegation, request.mcp_servers)
-        session = await self._agent.new(request.cwd, roots=roots, wishes=wishes)
+        options = _session_options(delegation, request.mcp_servers)
+        session = await self._agent.new(request.cwd, roots=roots, options=options)
         delegation.session_id = session.id
         hosted = self._host(session, delegation)
         await hosted.begin(after=0)
@@ -162,7 +162,7 @@ class ConnectionSessions:
             request.session_id,
             cwd=request.cwd,
             roots=roots,
-            wishes=_wishes(delegation, request.mcp_servers),
+            options=_session_options(delegation, request.mcp_servers),
         )
         delegation.session_id = session.id
         hosted = self._host(session, delegation)
@@ -259,7 +259,7 @@ class ConnectionSessions:
             request.session_id,
             cwd=request.cwd,
             roots=roots or None,
-            wishes=_wishes(delegation, request.mcp_servers),
+            options=_session_options(delegation, request.mcp_servers),
         )
         return self._host(session, delegation), True
 
@@ -278,8 +278,8 @@ class ConnectionSessions:
         return Delegation(self._connection, self._client)
 
 
-def _wishes(delegation: Delegation, servers: tuple[acp.McpServer, ...]) -> SessionOptions:
-    return SessionOptions(make_cage=delegation.make_cage, servers=servers_of(servers))
+def _session_options(delegation: Delegation, servers: tuple[acp.McpServer, ...]) -> SessionOptions:
+    return SessionOptions(make_system=delegation.make_system, servers=servers_of(servers))
 
 
 async def _check_places(cwd: str, more: tuple[str, ...]) -> tuple[str, ...]:

@@ -271,7 +271,7 @@ async def test_instructions_of_user_project_and_the_way_down_are_told_at_the_sta
     put(work, {"AGENTS.md": "top", "CLAUDE.md": "See @docs/style.md and @AGENTS.md."})
     put(work, {"docs/style.md": "two spaces", "src/AGENTS.md": "below", "lib/AGENTS.md": "other"})
     async with deck(tmp_path, "ok") as ship:
-        session = await ship.agent.new(str(work / "src"), wishes=ship.wishes)
+        session = await ship.agent.new(str(work / "src"), options=ship.options)
         await session.prompt((TextContent(text="hi"),))
         system = ship.requests[-1].system
     told_in = [system.index(words) for words in ("mine", "top", "two spaces", "below")]
@@ -346,7 +346,7 @@ async def test_a_resumed_session_sends_the_same_with_nested_instructions(tmp_pat
                 def make(_: str) -> ScriptedModel:
                     return later
 
-                await ship.reload(replace(ship.wishes, make_model=make))
+                await ship.reload(replace(ship.options, make_model=make))
             assert (await ship.prompt("/go west")).reason is None
             assert len(await ship.events(ContextAdded)) == 1
             return [texts(request) for request in (*ship.requests, *later.requests)]

@@ -153,7 +153,7 @@ async def _changes(checkpoints: "Checkpoints", turn: str | None) -> str:
 
     history = await checkpoints.history()
     manifest = await history.changes(turn)
-    blobs = (await checkpoints.keeping()).blobs
+    blobs = (await checkpoints.snapshots()).blobs
     if not manifest.changes:
         return "No files were changed."
     summary = list(summary_lines(manifest))[:_MOST_LINES]

@@ -164,7 +164,7 @@ def _job(prompt: str, options: dict[str, Any]) -> Any:
         schema=AnswerSchema(schema) if schema else None,
         foreign=foreign,
         goal=_goal(prompt, options),
-        wishes=SessionOptions(
+        options=SessionOptions(
             model=options["model"],
             mode=options["mode"],
             effort=options["effort"],

@@ -51,7 +51,7 @@ class HeadlessJob(Struct, frozen=True, kw_only=True):
 
     prompt: str
     cwd: str
-    wishes: SessionOptions
+    options: SessionOptions
     resume: str | None = None
     """The session to go on with; empty for the latest one of this directory."""
     fork: bool = False
@@ -147,11 +147,11 @@ def _finish(
 
 async def _session(agent: NativeAgent, job: HeadlessJob) -> Session:
     if job.resume is None:
-        return await agent.new(job.cwd, wishes=job.wishes)
+        return await agent.new(job.cwd, options=job.options)
     id_ = job.resume or await _latest(agent, job.cwd)
     if job.fork:
-        return await agent.fork(id_, wishes=job.wishes)
-    return await agent.load(id_, wishes=job.wishes)
+        return await agent.fork(id_, options=job.options)
+    return await agent.load(id_, options=job.options)
 
 
 async def _latest(agent: NativeAgent, cwd: str) -> str:

@@ -43,29 +43,29 @@ async def request_permission(work: "PromptRun", call: acp.ToolCall) -> str:
     return answer.outcome.option_id if isinstance(answer.outcome, Selected) else "cancelled"
 
 
-def _call(work: "PromptRun", deed: DiskAction) -> acp.ToolCall:
+def _call(work: "PromptRun", action: DiskAction) -> acp.ToolCall:
     """How it tells of a deed."""
     content: tuple[ToolCallContent, ...] = ()
     locations: tuple[ToolCallLocation, ...] = ()
-    if deed.kind == "edit":
-        content = (Diff(path=deed.path, new_text=deed.content),)
-    if deed.kind != "run":
-        locations = (ToolCallLocation(path=deed.path),)
+    if action.kind == "edit":
+        content = (Diff(path=action.path, new_text=action.content),)
+    if action.kind != "run":
+        locations = (ToolCallLocation(path=action.path),)
     return acp.ToolCall(
         tool_call_id=work.call_id(),
-        title=deed.title,
-        kind=_KINDS[deed.kind],
+        title=action.title,
+        kind=_KINDS[action.kind],
         content=content,
         locations=locations,
-        raw_input={"command": deed.target} if deed.kind == "run" else {"path": deed.path},
+        raw_input={"command": action.target} if action.kind == "run" else {"path": action.path},
     )
 
 
 async def _do(work: "PromptRun", rest: str) -> None:
     """Does it by leave; reads without."""
-    deed = parse_action(rest)
-    call = _call(work, deed)
-    if deed.kind != "read":
+    action = parse_action(rest)
+    call = _call(work, action)
+    if action.kind != "read":
         if await request_permission(work, call) not in ("yes", "always"):
             refused = acp.ToolCallUpdate(tool_call_id=call.tool_call_id, status="failed")
             await work.update(refused)
@@ -73,15 +73,15 @@ async def _do(work: "PromptRun", rest: str) -> None:
             return
     else:
         await work.update(call)
-    output = await asyncio.to_thread(deed.carry_out)
+    output = await asyncio.to_thread(action.carry_out)
     await work.update(acp.ToolCallUpdate(tool_call_id=call.tool_call_id, status="completed"))
     await work.say(f"{output}\n")
 
 
-async def _unasked(work: "PromptRun", deed: DiskAction) -> None:
-    call = _call(work, deed)
+async def _unasked(work: "PromptRun", action: DiskAction) -> None:
+    call = _call(work, action)
     await work.update(call)
-    await asyncio.to_thread(deed.carry_out)
+    await asyncio.to_thread(action.carry_out)
     await work.update(acp.ToolCallUpdate(tool_call_id=call.tool_call_id, status="completed"))
 
 

@@ -18,13 +18,13 @@ def main(words: tuple[str, ...]) -> None:
     if quirks.broken:
         sys.stderr.write("cannot start: API_TOKEN=secret-value-1234 was refused\n")
         raise SystemExit(3)
-    voice = McpResponder(quirks)
+    responder = McpResponder(quirks)
     if is_http:
         from .http import serve
 
-        serve(voice)
+        serve(responder)
     else:
-        _Pipe(voice).serve()
+        _Pipe(responder).serve()
 
 
 class _Pipe:
@@ -32,8 +32,8 @@ class _Pipe:
 
     headers: dict[str, str] = {}  # noqa: RUF012 - nobody changes it
 
-    def __init__(self, voice: McpResponder) -> None:
-        self._voice = voice
+    def __init__(self, responder: McpResponder) -> None:
+        self._voice = responder
         self._lock = threading.Lock()
         self._answers: dict[str, Any] = {}
         self._arrived = threading.Condition()

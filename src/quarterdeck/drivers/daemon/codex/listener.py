@@ -89,13 +89,13 @@ class CodexListener:
         self,
         host: LinkHost,
         reader: CodexServerReader,
-        desk: CodexRequestHandler,
+        request_handler: CodexRequestHandler,
         *,
         is_shared: bool,
     ) -> None:
         self._host = host
         self._reader = reader
-        self._desk = desk
+        self._request_handler = request_handler
         self._is_shared = is_shared
         self._steps: deque[Callable[[], Awaitable[None]]] = deque()
         self._filled = asyncio.Event()
@@ -146,7 +146,7 @@ class CodexListener:
     async def _tell(self, method: str, told: Mapping[str, Any]) -> None:
         if as_text(told.get("threadId")) not in ("", self.thread):
             return  # of an agent that ours has started, or of somebody else
-        self._desk.saw(method, told)
+        self._request_handler.saw(method, told)
         if method == "turn/completed":
             self._finish(as_map(told.get("turn")))
             return
@@ -174,7 +174,7 @@ class CodexListener:
         self._reader.gap()
         status = as_map(as_map(opened.get("thread")).get("status"))
         if not as_list(status.get("activeFlags")):
-            self._desk.withdraw_all()
+            self._request_handler.withdraw_all()
         if self.turn is None:
             return
         page = as_map(opened.get("initialTurnsPage"))

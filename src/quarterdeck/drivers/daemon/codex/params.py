@@ -87,7 +87,7 @@ def parse_codex_mode(launch: Launch, mode: str | None) -> CodexMode:
 
 
 def thread_params(
-    launch: Launch, opening: DriverSessionOptions, manner: CodexMode
+    launch: Launch, opening: DriverSessionOptions, codex_mode: CodexMode
 ) -> dict[str, Any]:
     """The params of ``thread/start``; those of resuming and forking are these and the thread.
 
@@ -99,7 +99,7 @@ def thread_params(
         config["sandbox_workspace_write"] = {"writable_roots": list(opening.roots)}
     if opening.mcp_servers:
         config["mcp_servers"] = {one.name: _server(launch, one) for one in opening.mcp_servers}
-    params: dict[str, Any] = {"cwd": opening.cwd, **manner.thread()}
+    params: dict[str, Any] = {"cwd": opening.cwd, **codex_mode.thread()}
     if opening.model is not None:
         params["model"] = opening.model
     if opening.system_prompt is not None:

@@ -134,7 +134,7 @@ _SILENT = frozenset(
         *("question.replied", "question.rejected", "command.executed"),
     )
 )
-"""What a session tells that is told by something else, or answered at the desk."""
+"""What a session reports that something else reports too, or that ``requests`` answers."""
 
 
 class OpencodeServerReader:

@@ -66,7 +66,7 @@ class OpencodeLink:
         self._away = away
         self._again = again
         self._server = OpencodeServer(launch)
-        self._manner = OpencodeMode()
+        self._mode = OpencodeMode()
         self._model: tuple[str, str] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._over: LinkError | None = None
@@ -74,7 +74,7 @@ class OpencodeLink:
 
     _host: LinkHost
     _api: OpencodeClient
-    _ear: OpencodeListener
+    _listener: OpencodeListener
     _session: str = ""
 
     # Beginning
@@ -91,7 +91,7 @@ class OpencodeLink:
         """
         self._host = host
         opening = host.opening
-        self._manner = parse_opencode_mode(self._launch, opening.agent_mode)
+        self._mode = parse_opencode_mode(self._launch, opening.agent_mode)
         if opening.model is not None:
             self._model = model_of(self._launch, opening.model)
         version = await self._server.start(opening)
@@ -104,10 +104,13 @@ class OpencodeLink:
         if not self._session:
             raise WrongProtocolError(f"{self._launch.agent} opened a session without an id")
         model = opening.model or _model_name(as_map(info.get("model")))
-        self._ear = self._new_ear(host, model or "", as_text(info.get("title")))
+        self._listener = self._make_listener(host, model or "", as_text(info.get("title")))
         if opening.resume is not None and opening.replay:
             await self._replay()
-        self._tasks = [asyncio.create_task(self._watch()), asyncio.create_task(self._ear.run())]
+        self._tasks = [
+            asyncio.create_task(self._watch()),
+            asyncio.create_task(self._listener.run()),
+        ]
         await self._hears()
         return StartedAgent(
             agent_session=self._session,
@@ -116,7 +119,7 @@ class OpencodeLink:
             mode=opening.agent_mode,
         )
 
-    def _new_ear(self, host: LinkHost, model: str, title: str) -> OpencodeListener:
+    def _make_listener(self, host: LinkHost, model: str, title: str) -> OpencodeListener:
         agent, session = self._launch.agent, self._session
         reader = OpencodeServerReader(agent, session, model=model, title=title)
         away, again = self._away, self._again
@@ -127,7 +130,7 @@ class OpencodeLink:
     async def _open(self, opening: DriverSessionOptions) -> Mapping[str, Any]:
         for server in opening.mcp_servers:
             await self._api.post("/mcp", {"name": server.name, "config": server_of(server)})
-        rules = {"permission": rules_of(opening, self._manner)}
+        rules = {"permission": rules_of(opening, self._mode)}
         title = {"title": opening.title} if opening.title is not None else {}
         if opening.resume is None:
             return as_map(await self._api.post("/session", {**rules, **title}))
@@ -139,15 +142,15 @@ class OpencodeLink:
         return as_map(await self._api.send("PATCH", path_of("session", past), {**rules, **title}))
 
     async def _replay(self) -> None:
-        kept = await self._ear.kept(self._session)
-        for role, event in self._ear.reader.past(kept):
+        kept = await self._listener.kept(self._session)
+        for role, event in self._listener.reader.past(kept):
             if role == "user" and isinstance(event, MessageChunk):
                 event = msgspec.structs.replace(event, role="user")
             await self._host.emit(event)
 
     async def _hears(self) -> None:
         """Wait until the stream of events is open."""
-        connected = asyncio.create_task(self._ear.connected.wait())
+        connected = asyncio.create_task(self._listener.connected.wait())
         try:
             await asyncio.wait([connected, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -171,14 +174,14 @@ class OpencodeLink:
         if self._model is not None:
             vendor, name = self._model
             body["model"] = {"providerID": vendor, "modelID": name}
-        if self._manner.agent is not None:
-            body["agent"] = self._manner.agent
+        if self._mode.agent is not None:
+            body["agent"] = self._mode.agent
         if self._host.opening.system_prompt is not None:
             body["system"] = self._host.opening.system_prompt
         try:
-            return await self._send(id_, body, self._ear.begin(id_))
+            return await self._send(id_, body, self._listener.begin(id_))
         finally:
-            await self._ear.finish()
+            await self._listener.finish()
 
     async def _send(
         self, id_: str, body: Mapping[str, Any], turn: "asyncio.Future[TurnOutcome]"
@@ -206,17 +209,17 @@ class OpencodeLink:
         """Whether the server has a prompt of which it is not known that it arrived."""
         with suppress(TimeoutError):
             async with asyncio.timeout(TAKING):
-                while self._over is None and not self._ear.reader.has_begun:
+                while self._over is None and not self._listener.reader.has_begun:
                     with suppress(*FAULTS):
                         await self._api.get(path_of("session", self._session, "message", id_))
                         return True
                     await asyncio.sleep(self._again)
-        return self._ear.reader.has_begun
+        return self._listener.reader.has_begun
 
     async def interrupt(self) -> None:
         """Tell it to stop until it has: what is told before it has begun is lost."""
-        self._ear.interrupt()
-        turn = self._ear.turn
+        self._listener.interrupt()
+        turn = self._listener.turn
         while turn is not None and not turn.done():
             with suppress(*FAULTS):
                 await self._api.post(path_of("session", self._session, "abort"))
@@ -226,11 +229,11 @@ class OpencodeLink:
 
     async def set_mode(self, mode: str) -> None:
         """Have another of its agents answer, from the next prompt on."""
-        manner = parse_opencode_mode(self._launch, mode)
-        if manner.asks != self._manner.asks:
-            rules = {"permission": rules_of(self._host.opening, manner)}
+        opencode_mode = parse_opencode_mode(self._launch, mode)
+        if opencode_mode.asks != self._mode.asks:
+            rules = {"permission": rules_of(self._host.opening, opencode_mode)}
             await self._api.send("PATCH", path_of("session", self._session), rules)
-        self._manner = manner
+        self._mode = opencode_mode
         await self._host.emit(ModeChanged(mode=mode))
 
     async def set_model(self, model: str) -> None:
@@ -255,7 +258,7 @@ class OpencodeLink:
     def _lose(self, error: LinkError) -> None:
         """Everybody who waits hears that the server is gone."""
         self._over = self._over or error
-        self._ear.fail(self._over)
+        self._listener.fail(self._over)
         self._host.lost(self._over)
 
     async def end(self) -> AgentExit | None:
@@ -266,7 +269,7 @@ class OpencodeLink:
 
     async def _end(self) -> AgentExit | None:
         self._over = self._over or LinkClosedError(f"the session of {self._launch.agent} is closed")
-        if not self._server.is_ours and self._tasks and self._ear.turn is not None:
+        if not self._server.is_ours and self._tasks and self._listener.turn is not None:
             with suppress(TimeoutError, *FAULTS):
                 async with asyncio.timeout(_STOPPING):
                     await self._api.post(path_of("session", self._session, "abort"))
@@ -274,8 +277,8 @@ class OpencodeLink:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-            await self._ear.close()
-            self._ear.fail(self._over)
+            await self._listener.close()
+            self._listener.fail(self._over)
         return await self._server.end()
 
 

@@ -57,9 +57,9 @@ def parse_opencode_mode(launch: Launch, mode: str | None) -> OpencodeMode:
     return OpencodeMode(agent=agent or None, asks=effect != "allow")
 
 
-def rules_of(opening: DriverSessionOptions, manner: OpencodeMode) -> list[dict[str, str]]:
+def rules_of(opening: DriverSessionOptions, mode: OpencodeMode) -> list[dict[str, str]]:
     """The session's rules; they come after the person's own, and the last that fits decides."""
-    action = "ask" if manner.asks else "allow"
+    action = "ask" if mode.asks else "allow"
     rules = [_rule(name, "*", action) for name in _ASKED]
     for root in opening.roots:
         rules += [_rule("external_directory", f"{root}{end}", "allow") for end in ("", "/*")]
