@@ -492,8 +492,8 @@ class _Requests:
 
 def _left_asking(mode: str, back: str) -> NoticePosted:
     title = f"It reports that its mode is now {mode!r}, in which it does not ask."
-    told = f"You did not choose that; it is set back to {back!r}."
-    return NoticePosted(title=title, severity="error", description=told)
+    description = f"You did not choose that; it is set back to {back!r}."
+    return NoticePosted(title=title, severity="error", description=description)
 
 
 def _session_ended(

@@ -117,12 +117,12 @@ def describe_move(done: Rewound | Redone, turn: "TurnState") -> str:
     if isinstance(done, Redone):
         lines = [f"Redone: {files}."]
     else:
-        said = (
+        text = (
             "the conversation continues before it"
             if done.conversation
             else ("the conversation is unchanged")
         )
-        lines = [f"Restored the start of turn {turn.number} ({turn.prompt!r}): {files}; {said}."]
+        lines = [f"Restored the start of turn {turn.number} ({turn.prompt!r}): {files}; {text}."]
     if done.kept:
         lines.append(f"Not changed: {', '.join(f'`{path}`' for path in done.kept)}.")
     if done.forced:

@@ -240,10 +240,10 @@ class FakeAgent:
         saved = self._found(request.session_id)
         if saved.id in self._running:
             raise RpcError(BUSY, f"session {saved.id!r} is busy with another prompt")
-        said = "\n".join(block.text for block in request.prompt if isinstance(block, TextContent))
-        saved.exchanges.append(FakeExchange(prompt=said))
+        text = "\n".join(block.text for block in request.prompt if isinstance(block, TextContent))
+        saved.exchanges.append(FakeExchange(prompt=text))
         work = self._work(saved)
-        task = self._running[saved.id] = asyncio.create_task(_lines(work, said))
+        task = self._running[saved.id] = asyncio.create_task(_lines(work, text))
         try:
             await asyncio.wait([task])
         finally:
@@ -306,8 +306,8 @@ class FakeAgent:
         return PromptRun(self._connection, self._stream, saved)
 
 
-async def _lines(work: PromptRun, said: str) -> None:
-    for line in said.splitlines() or [""]:
+async def _lines(work: PromptRun, text: str) -> None:
+    for line in text.splitlines() or [""]:
         await run_line(work, line)
 
 

@@ -286,10 +286,10 @@ def _servers(flags: FakeClaudeFlags) -> list[str]:
 
 
 def _refuse_resume(session: str) -> None:
-    told = f"No conversation found with session ID: {session}"
+    text = f"No conversation found with session ID: {session}"
     result = {"type": "result", "subtype": "error_during_execution", "is_error": True}
-    print(json.dumps({**result, "errors": [told], "session_id": session}), flush=True)  # noqa: T201
-    refuse(told)
+    print(json.dumps({**result, "errors": [text], "session_id": session}), flush=True)  # noqa: T201
+    refuse(text)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -168,8 +168,8 @@ class CodexLink:
         """Open another thread: codex forgets one in which nothing was said with its client."""
         opened = await ask("thread/start", self._params)
         self._name(opened)
-        told = SessionChanged(agent_session=self._thread)
-        self._listener.add(partial(self._host.emit, told))
+        event = SessionChanged(agent_session=self._thread)
+        self._listener.add(partial(self._host.emit, event))
         return opened
 
     def _name(self, opened: Mapping[str, Any]) -> None:
@@ -372,8 +372,8 @@ def _judged(
     if outcome.stop != "cancelled":
         return outcome
     if kept.get("status") == "interrupted":
-        told = "the turn was unfinished when the connection broke"
-        return TurnOutcome(stop="failed", reason=told, usage=outcome.usage)
+        reason = "the turn was unfinished when the connection broke"
+        return TurnOutcome(stop="failed", reason=reason, usage=outcome.usage)
     return reader.outcome(kept)
 
 

@@ -282,8 +282,8 @@ class OpencodeLink:
         return await self._server.end()
 
 
-def _model_name(told: Mapping[str, Any]) -> str | None:
-    vendor, name = as_text(told.get("providerID")), as_text(told.get("id"))
+def _model_name(data: Mapping[str, Any]) -> str | None:
+    vendor, name = as_text(data.get("providerID")), as_text(data.get("id"))
     return f"{vendor}/{name}" if vendor and name else None
 
 

@@ -147,17 +147,17 @@ class OpencodeListener:
             await self._catch_up()  # one that fails before it begins does not say that it rests
         self._settle()
 
-    def _hear_request(self, kind: str, told: Mapping[str, Any]) -> None:
-        if as_text(told.get("sessionID")) not in self.reader.family:
+    def _hear_request(self, kind: str, data: Mapping[str, Any]) -> None:
+        if as_text(data.get("sessionID")) not in self.reader.family:
             return
         match kind:
             case "permission.asked":
-                call = as_text(as_map(told.get("tool")).get("callID"))
-                self._request_handler.permission(told, self.reader.calls.get(call, {}))
+                call = as_text(as_map(data.get("tool")).get("callID"))
+                self._request_handler.permission(data, self.reader.calls.get(call, {}))
             case "question.asked":
-                self._request_handler.question(told)
+                self._request_handler.question(data)
             case "permission.replied" | "question.replied" | "question.rejected":
-                self._request_handler.withdraw(as_text(told.get("requestID")))
+                self._request_handler.withdraw(as_text(data.get("requestID")))
             case _:
                 pass
 
@@ -222,8 +222,8 @@ class OpencodeListener:
             or self._request_handler.is_interrupted
         ):
             return outcome
-        told = f"{self._agent} left its answer unfinished"
-        return TurnOutcome(stop="failed", reason=told, usage=outcome.usage, cost=outcome.cost)
+        reason = f"{self._agent} left its answer unfinished"
+        return TurnOutcome(stop="failed", reason=reason, usage=outcome.usage, cost=outcome.cost)
 
     async def _emit(self, told: EventOfCall) -> None:
         event, parent = told

@@ -112,8 +112,8 @@ def _part(launch: Launch, block: ContentBlock) -> Mapping[str, Any]:
         case EmbeddedResource():
             resource = block.resource
             if resource.text is not None:
-                told = f'<context ref="{resource.uri}">\n{resource.text}\n</context>'
-                return {"type": "text", "text": told}
+                text = f'<context ref="{resource.uri}">\n{resource.text}\n</context>'
+                return {"type": "text", "text": text}
             mime_type = resource.mime_type or "application/octet-stream"
             return _file(mime_type, f"data:{mime_type};base64,{resource.blob or ''}")
         case _:
