@@ -130,7 +130,7 @@ class LinkHost(Protocol):
         ...
 
     def shows(self, terminal: str) -> None:
-        """A terminal of ours was started, by leave: what runs in it was decided."""
+        """A terminal of ours was started, with permission: what runs in it was decided."""
         ...
 
     async def ask(self, question: QuestionAsked) -> QuestionAnswered:

@@ -276,7 +276,7 @@ class LinkSession:
             return await self._services.carry_out(call, act)
 
     def shows(self, terminal: str) -> None:
-        """A terminal of ours was started by leave."""
+        """A terminal of ours was started with permission."""
         self._conduct.shows(terminal)
 
     async def ask(self, question: QuestionAsked) -> QuestionAnswered:

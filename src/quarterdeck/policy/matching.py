@@ -46,7 +46,7 @@ _FETCHERS = frozenset(("curl", "wget", "http", "https", "xh", "aria2c", "lynx", 
 
 
 def covers(pattern: Pattern, part: CallPart, call: Call) -> bool:
-    """Say whether an allow rule with this pattern gives leave for the part."""
+    """Say whether an allow rule with this pattern permits the part."""
     match pattern:
         case AnyCall():
             return not _is_inner(part)

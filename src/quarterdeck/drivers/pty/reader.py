@@ -38,7 +38,7 @@ class RequestChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminalRequest:
-    """What an agent asks leave for."""
+    """What an agent asks permission for."""
 
     title: str
     subject: str

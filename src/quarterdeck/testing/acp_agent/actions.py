@@ -62,7 +62,7 @@ def _call(work: "PromptRun", action: DiskAction) -> acp.ToolCall:
 
 
 async def _do(work: "PromptRun", rest: str) -> None:
-    """Does it by leave; reads without."""
+    """Does it with permission; reads without."""
     action = parse_action(rest)
     call = _call(work, action)
     if action.kind != "read":

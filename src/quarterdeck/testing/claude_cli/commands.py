@@ -148,7 +148,7 @@ def _announced(output: FakeClaudeOutput, action: DiskAction) -> tuple[str, str, 
 
 
 def _do(program: "FakeClaude", rest: str) -> None:
-    """Do it, after the hook has heard of it and, where its mode asks, by leave."""
+    """Do it, after the hook has heard of it and, where its mode asks, with permission."""
     output, action = program.output, parse_action(rest)
     call, name, given = _announced(output, action)
     said = program.hook(name, given, call)
@@ -302,7 +302,7 @@ def _stop(program: "FakeClaude", rest: str) -> None:
 
 def _last(program: "FakeClaude", rest: str) -> None:
     """Leave as soon as the result is printed."""
-    program.leave_with = int(rest or 0)
+    program.exit_code = int(rest or 0)
 
 
 def _options(program: "FakeClaude", rest: str) -> None:

@@ -35,7 +35,7 @@ class FakeClaude:
         """The prompts of the session."""
         self.servers = _servers(flags)
         self.stop = "end_turn"
-        self.leave_with: int | None = None
+        self.exit_code: int | None = None
         self._hooks: list[str] = []
         """Callbacks that want to hear of every call before it is done."""
         self._total = 0.0
@@ -263,8 +263,8 @@ class FakeClaude:
         }
         self._results += 1
         self.output.line({**result, **fields})
-        if self.leave_with is not None:
-            os._exit(self.leave_with)
+        if self.exit_code is not None:
+            os._exit(self.exit_code)
 
 
 def _text(content: Any) -> str:

@@ -208,7 +208,7 @@ class CodexThread:
         return allowed
 
     async def act(self, action: DiskAction, *, asks: bool = True) -> str | None:
-        """Do something, by leave where its policy asks for it; None: it was refused.
+        """Do something, with permission where its policy asks for it; None: it was refused.
 
         It reads by commands that it knows to be harmless.
         """

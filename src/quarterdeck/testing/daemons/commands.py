@@ -52,7 +52,7 @@ class FakeTurnOutput(Protocol):
         ...
 
     async def act(self, action: DiskAction, *, asks: bool = True) -> str | None:
-        """Do something, by leave where the client wants to be asked; None: it was refused.
+        """Do something, with permission where the client wants to be asked; None: it was refused.
 
         Not ``asks``: nobody is asked, whatever the client wants.
         """

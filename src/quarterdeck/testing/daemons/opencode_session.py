@@ -195,7 +195,7 @@ class OpencodeSession:
         return answer.get("reply") in ("once", "always")
 
     async def act(self, action: DiskAction, *, asks: bool = True) -> str | None:
-        """Do something, by leave where its rules ask for it; None: it was refused."""
+        """Do something, with permission where its rules ask for it; None: it was refused."""
         tool, permission, field = _TOOLS[action.kind]
         target = action.target if action.kind == "run" else action.path
         given = {field: target} | ({"content": action.content} if action.kind == "edit" else {})
