@@ -124,13 +124,13 @@ async def _run_session(folder: Path, steps: int) -> tuple[Worker, bytes, bytes]:
     async with NativeAgent(places, {"HOME": str(folder)}) as agent:
         session = await agent.new(options.at(str(work)))
         await session.prompt((text("Look at everything. Never change a file."),))
-        fork = await agent.fork(session.id, wishes=options)
+        fork = await agent.fork(session.id, options=options)
         await fork.prompt((text("And now?"),))
         running = worker.last
         again = Worker(0)
         again.begun = [0.0]
         await agent.close(session.id)
-        loaded = await agent.load(session.id, wishes=replace(options, make_model=lambda _: again))
+        loaded = await agent.load(session.id, options=replace(options, make_model=lambda _: again))
         await loaded.prompt((text("And now?"),))
     return worker, running, again.last
 

@@ -59,7 +59,7 @@ async def run(folder: Path, id_: str, pipe: int) -> None:
                 os.write(pipe, b"c")
 
     async with agent(folder) as host:
-        session = await host.load(id_, wishes=wishes())
+        session = await host.load(id_, options=options())
         telling = asyncio.create_task(tell())
         for _ in range(1000):
             await session.prompt((text("Never push. work 40"),))
@@ -88,7 +88,7 @@ def one_kill(folder: Path, id_: str, number: int) -> None:
 async def verify(folder: Path, id_: str) -> tuple[int, int]:
     """Load the session: each compaction has one end, requests are whole, and it goes on."""
     async with agent(folder) as host:
-        session = await host.load(id_, wishes=wishes())
+        session = await host.load(id_, options=options())
         assert_valid(session._conversation.messages())
         events = [record.event async for record in session.journal.history(session=session.id)]
         changed = [event for event in events if isinstance(event, CompactionChanged)]

@@ -66,7 +66,7 @@ async def run(folder: Path, id_: str, number: int, pipe: int) -> None:
             os.write(pipe, f"{record.seq} {event_type(record.event)}\n".encode())
 
     async with agent(folder) as host:
-        session = await host.load(id_, wishes=wishes())
+        session = await host.load(id_, options=options())
         os.write(pipe, b"open\n")
         telling = asyncio.create_task(acknowledge(session, session.last_seq))
         for count in range(1000):
@@ -104,7 +104,7 @@ def one_kill(folder: Path, id_: str, number: int) -> list[tuple[int, str]]:
 async def verify(folder: Path, id_: str, acknowledged: dict[int, str]) -> int:
     """Load the session; all that was acknowledged is there, and it can go on."""
     async with agent(folder) as host:
-        session = await host.load(id_, wishes=wishes())
+        session = await host.load(id_, options=options())
         messages = session._conversation.messages()
         assert_valid(messages)
         records = [record async for record in session.journal.history(session=session.id)]

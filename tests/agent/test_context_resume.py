@@ -35,7 +35,7 @@ async def test_what_is_sent_after_a_compaction_is_the_same(tmp_path: Path):
         await sail(ship)
         events = await ship.events(CompactionChanged, ResultsCleared)
         assert {type(event) for event in events} == {CompactionChanged, ResultsCleared}
-        fork = await ship.agent.fork(ship.session.id, wishes=ship.wishes)
+        fork = await ship.agent.fork(ship.session.id, options=ship.options)
         await fork.prompt((text("And now?"),))
         forked = worker.requests[-1]
         running, resumed = await asked_again(ship, "And now?", worker)

@@ -40,8 +40,8 @@ async def converse(ship: Deck) -> Path:
 async def load(ship: Deck, *replies: ScriptReply | str) -> ScriptedModel:
     """Go on with the session on a model that is open."""
     model = ScriptedModel(Script.sequence(*replies), name="test")
-    wishes = structs.replace(ship.wishes, make_model=lambda _: model)
-    ship.session = await ship.agent.load(ship.session.id, wishes=wishes)
+    options = structs.replace(ship.options, make_model=lambda _: model)
+    ship.session = await ship.agent.load(ship.session.id, options=options)
     return model
 
 
@@ -106,4 +106,4 @@ async def test_a_log_that_is_cut_off_is_listed_and_refused_clearly(tmp_path: Pat
         assert listed.id == ship.session.id
         assert "damaged" in (listed.damage or "")
         with pytest.raises(JournalError, match="damaged"):
-            await ship.agent.load(ship.session.id, wishes=ship.wishes)
+            await ship.agent.load(ship.session.id, options=ship.options)

@@ -165,8 +165,8 @@ async def test_signed_and_redacted_thinking_comes_back_unchanged(tmp_path: Path)
 
 async def test_model_mode_effort_and_title_survive(tmp_path: Path):
     async with deck(tmp_path, "one", tools=()) as ship:
-        model = ship.wishes.make_model
-        named = replace(ship.wishes, make_model=lambda name: renamed(model, name))
+        model = ship.options.make_model
+        named = replace(ship.options, make_model=lambda name: renamed(model, name))
         await ship.reload(named)
         await ship.session.set_model("scripted/other")
         await ship.session.set_mode("plan")
@@ -204,7 +204,7 @@ async def test_the_day_that_the_model_is_told_is_the_day_the_session_began(tmp_p
         id_, path = ship.session.id, ship.session.journal.path
         await ship.agent.close(id_)
         await asyncio.to_thread(move_to_the_past, path)
-        ship.session = await ship.agent.load(id_, wishes=ship.wishes)
+        ship.session = await ship.agent.load(id_, options=ship.options)
         await ship.prompt()
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     assert f"Today: {today}" in ship.requests[0].system
@@ -230,7 +230,7 @@ async def test_a_fork_can_begin_at_the_end_of_any_turn(tmp_path: Path):
         before = await ship.records()
         lengths = []
         for seq in ends:
-            fork = await ship.agent.fork(ship.session.id, until=seq, wishes=ship.wishes)
+            fork = await ship.agent.fork(ship.session.id, until=seq, options=ship.options)
             shared = fork._conversation.messages()
             assert shared == original[: len(shared)]
             assert_valid(shared)
@@ -253,7 +253,7 @@ async def test_a_fork_of_a_running_turn_is_whole(tmp_path: Path):
     async with deck(tmp_path, *replies, tools=[FakeTool(gathering.run)]) as ship:
         running = ship.start()
         await gathering.wait_for(2)
-        fork = await ship.agent.fork(ship.session.id, wishes=ship.wishes)
+        fork = await ship.agent.fork(ship.session.id, options=ship.options)
         assert_valid(fork._conversation.messages())
         gathering.door.set()
         assert (await running).stop == "end_turn"
@@ -268,7 +268,7 @@ async def test_a_session_that_is_open_elsewhere_cannot_be_loaded(tmp_path: Path)
     async with deck(tmp_path, "one", tools=()) as ship:
         async with NativeAgent(ship.places, {}) as other:
             with pytest.raises(JournalLockedError):
-                await other.load(ship.session.id, wishes=ship.wishes)
+                await other.load(ship.session.id, options=ship.options)
         assert (await ship.prompt()).stop == "end_turn"
         assert await ship.agent.load(ship.session.id) is ship.session
 

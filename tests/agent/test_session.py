@@ -109,15 +109,15 @@ async def test_a_session_that_cannot_be_made_leaves_nothing_behind(tmp_path: Pat
 
     async with deck(tmp_path, "one", tools=()) as ship:
         await ship.prompt()
-        broken = replace(ship.wishes, make_model=fail)
+        broken = replace(ship.options, make_model=fail)
         with pytest.raises(ModelSetupError):
             await ship.agent.new(broken.at(str(ship.cwd)))
         assert [found.id for found in await ship.agent.sessions()] == [ship.session.id]
         id_ = ship.session.id
         await ship.agent.close(id_)
         with pytest.raises(ModelSetupError):
-            await ship.agent.load(id_, wishes=broken)
-        session = await ship.agent.load(id_, wishes=ship.wishes)
+            await ship.agent.load(id_, options=broken)
+        session = await ship.agent.load(id_, options=ship.options)
         assert len(session._conversation.messages()) == 2
 
 

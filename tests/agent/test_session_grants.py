@@ -77,7 +77,7 @@ async def test_a_fork_does_not_inherit_it(tmp_path: Path):
     tool = editor()
     async with deck(tmp_path, tools=[tool], make_model=fresh_model) as ship:
         await allow_for_the_session(ship)
-        ship.session = await ship.agent.fork(ship.session.id, wishes=ship.wishes)
+        ship.session = await ship.agent.fork(ship.session.id, options=ship.options)
         assert await asks_again(ship)
         await ship.reload()
         assert await asks_again(ship)
@@ -131,7 +131,7 @@ async def test_a_fork_of_it_gets_neither_the_leave_nor_its_end(tmp_path: Path):
         await allow_for_the_session(ship)
         (grant,) = ship.session.gate.grants.all
         await ship.session.revoke(grant.id, PERSON)
-        ship.session = await ship.agent.fork(ship.session.id, wishes=ship.wishes)
+        ship.session = await ship.agent.fork(ship.session.id, options=ship.options)
         assert await ship.events(GrantRevoked) == []
         assert await asks_again(ship)
     assert len(tool.ran) == 1

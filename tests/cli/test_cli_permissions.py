@@ -282,7 +282,7 @@ async def test_leave_for_a_session_without_a_host_is_taken_back_when_nobody_has_
         await ship.agent.close(id_)
         done = await command("revoke", grant.id, *own)
         assert (done.returncode, done.stderr) == (0, "")
-        session = await ship.agent.load(id_, wishes=ship.wishes)
+        session = await ship.agent.load(id_, options=ship.options)
         assert session.gate.grants.all == ()
     assert "there is no grant" in (await command("revoke", grant.id, *own)).stderr
     assert (await command("list", "--session", "ses_none")).returncode == 1

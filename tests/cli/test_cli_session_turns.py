@@ -83,7 +83,7 @@ def test_a_session_that_is_open_elsewhere_is_not_taken_back(sessions, tmp_path: 
 
     async def while_open() -> str:
         async with deck(tmp_path) as ship:
-            await ship.agent.load(id_, wishes=ship.wishes)
+            await ship.agent.load(id_, options=ship.options)
             done = await asyncio.to_thread(sessions, "restore", id_, "--turn", "1")
             seen = await asyncio.to_thread(sessions, "diff", id_, "--stat")
             assert seen.stdout.startswith("M a.txt")

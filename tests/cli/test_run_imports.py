@@ -24,6 +24,7 @@ NEVER = {
     "anthropic",
     "ctypes",
     "google.genai",
+    "h11",
     "httpx2",
     "importlib.resources",
     "mcp",
@@ -57,6 +58,7 @@ NEVER = {
     "tempfile",
     "textual",
     "tomllib",
+    "websockets",
     "zipfile",
 }
 FOR_CALLS = {

@@ -128,7 +128,7 @@ async def server(tmp_path: Path) -> AsyncGenerator[Server]:
 async def cut(driven: Driven) -> None:
     """Break the connection as a machine does that falls asleep: without a word."""
     link: Any = driven.session._link
-    stream = link._line._peer._stream
+    stream = link._connection._peer._stream
     assert isinstance(stream, WebSocketStream)
     stream._connection.transport.abort()
 

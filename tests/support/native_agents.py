@@ -108,7 +108,7 @@ class Deck:
         """Close the session and load it again, from its log alone."""
         id_ = self.session.id
         await self.agent.close(id_)
-        self.session = await self.agent.load(id_, wishes=wishes or self.wishes)
+        self.session = await self.agent.load(id_, options=options or self.options)
         return self.session
 
 
@@ -119,7 +119,7 @@ async def deck(
     tools: Iterable[Tool] | None = None,
     limits: dict[str, Any] | None = None,
     sleep: Callable[[float], Any] | None = None,
-    **wishes: Any,
+    **options: Any,
 ) -> AsyncIterator[Deck]:
     """Open an agent with a session; the replies are played one after the other."""
     script = replies[0] if replies and isinstance(replies[0], Script) else Script.sequence(*replies)
@@ -134,7 +134,7 @@ async def deck(
     cwd.mkdir(exist_ok=True)
     if tools is not None:
         kept = tuple(tools)
-        wishes["make_tools"] = lambda: kept
+        options["make_tools"] = lambda: kept
     if limits is not None:
         wishes["flags"] = {"limits": limits}
     usual: dict[str, Any] = {

@@ -141,7 +141,7 @@ async def at_sea(
     tools: list[Tool] | None = None,
     context: dict[str, Any] | None = None,
     models: dict[str, Worker] | None = None,
-    **wishes: Any,
+    **options: Any,
 ) -> AsyncIterator[Deck]:
     """A deck whose model is the worker."""
     named = {"scripted/test": worker, **(models or {})}
@@ -152,7 +152,7 @@ async def at_sea(
         tools=tools if tools is not None else [loud()],
         make_model=lambda name: named[name],
         flags=flags,
-        **wishes,
+        **options,
     ) as ship:
         ship.model = worker  # type: ignore[assignment]
         yield ship
@@ -164,10 +164,10 @@ async def asked_again(ship: Deck, words: str, worker: Worker) -> tuple[ModelRequ
     twin = home.with_name("twin")
     await asyncio.to_thread(shutil.copytree, home, twin)
     other = Worker(window=worker.info.window, max_output=worker.info.max_output)
-    wishes = replace(ship.wishes, make_model=lambda _: other)
+    options = replace(ship.options, make_model=lambda _: other)
     places = Places.find({"QUARTERDECK_HOME": str(twin)})
     async with NativeAgent(places, {"HOME": str(ship.cwd.parent)}) as agent:
-        session = await agent.load(ship.session.id, wishes=wishes)
+        session = await agent.load(ship.session.id, options=options)
         await session.prompt((text(words),))
     await ship.prompt(words)
     return worker.requests[-1], other.requests[-1]

@@ -40,7 +40,7 @@ def footprint_of(call: Call) -> Footprint:
 def _of_command(call: Call, line: str) -> Footprint:
     from quarterdeck.policy.call_parts import parts_of
 
-    if len(line) > _LONG or any(part.deed not in _READING for part in parts_of(call)):
+    if len(line) > _LONG or any(part.action not in _READING for part in parts_of(call)):
         return EVERYTHING
     return Footprint(reads=("/",))
 

@@ -100,10 +100,10 @@ class Repetition:
             return True
         self._times += 1.0 if seconds < _SLOW else 0.2
         if self._most is not None and self._times >= self._most - _ROUNDING:
-            told = (
+            text = (
                 f"the last steps repeated the same calls with the same results {self._most} times"
             )
-            raise TurnStoppedError("max_turn_requests", f"{NO_PROGRESS}{told}")
+            raise TurnStoppedError("max_turn_requests", f"{NO_PROGRESS}{text}")
         return False
 
 

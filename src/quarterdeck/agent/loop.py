@@ -244,9 +244,9 @@ async def _answer(
     return await _tell(turn, said)
 
 
-async def _say(turn: "Turn", prompted: Prompted, said: str) -> TurnEnded:
+async def _say(turn: "Turn", prompted: Prompted, text: str) -> TurnEnded:
     await _begin(turn, prompted)
-    return await _tell(turn, said)
+    return await _tell(turn, text)
 
 
 async def _begin(turn: "Turn", prompted: Prompted) -> None:
@@ -254,8 +254,8 @@ async def _begin(turn: "Turn", prompted: Prompted) -> None:
     await turn.emit(TurnStarted(prompt=prompted.message))
 
 
-async def _tell(turn: "Turn", said: str) -> TurnEnded:
-    await turn.emit(MessageChunk(content=text(said), message=new_message_id()))
+async def _tell(turn: "Turn", content: str) -> TurnEnded:
+    await turn.emit(MessageChunk(content=text(content), message=new_message_id()))
     return await _end_answer(turn, TurnEnded(stop="end_turn"))
 
 

@@ -113,21 +113,23 @@ SUPPORTED_OPTIONS = frozenset(
 """The options of a session that our own agent honours; others are refused by name."""
 
 
-def find_hooks(ground: SessionEnvironment, environment: Mapping[str, str], session: str) -> Hooks:
+def find_hooks(
+    session_environment: SessionEnvironment, environment: Mapping[str, str], session: str
+) -> Hooks:
     """The hooks of a session, as the configuration has them.
 
     Raises:
         HookError: one is declared wrongly; the message names it.
     """
-    if not ground.settings.hooks.any:
+    if not session_environment.settings.hooks.any:
         return NO_HOOKS
     from .hooks.runner import session_hooks
 
-    return session_hooks(ground, environment, session)
+    return session_hooks(session_environment, environment, session)
 
 
 async def find_servers(
-    ground: SessionEnvironment,
+    session_environment: SessionEnvironment,
     environment: Mapping[str, str],
     roots: tuple[str, ...],
     *,
@@ -140,7 +142,7 @@ async def find_servers(
     ``given`` come from whoever opens the session and win over those of the same name in files.
     ``wanted`` are the only tools that the session may have; None: all. It has none of ``denied``.
     """
-    if not (given or ground.settings.mcp_servers or ground.has_mcp_file):
+    if not (given or session_environment.settings.mcp_servers or session_environment.has_mcp_file):
         return NO_SERVERS, ()
     if wanted is not None and not any(name.startswith("mcp__") for name in wanted):
         return NO_SERVERS, ()
@@ -265,7 +267,7 @@ class NativeAgent:
             past.goal.seq = -1  # its own log has other numbers
         last = kept[-1].seq if kept else 0
         new_id = new_id or new_session_id()
-        return await self._begin(new_id, past, wishes, shared, forked=(source, last))
+        return await self._begin(new_id, past, options, shared, forked=(source, last))
 
     async def sessions(
         self, *, cwd: str | None = None, limit: int = 50, before: int | None = None
@@ -304,7 +306,7 @@ class NativeAgent:
         stack = AsyncExitStack()
         try:
             journal = await stack.enter_async_context(self._store.create(id_))
-            session = await self._assemble(id_, journal, past, wishes, stack)
+            session = await self._assemble(id_, journal, past, options, stack)
             opened = SessionOpened(
                 agent="native",
                 cwd=past.cwd,
@@ -338,15 +340,6 @@ class NativeAgent:
         ground = await prepare_environment(
             self._places, self._environment, past.cwd, past.roots, flags, past.began
         )
-        cage = wishes.make_cage((past.cwd, *past.roots), ground)
-        stack.push_async_callback(cage.close)
-        gate = await self._gate(ground, past, wishes, cage)
-        setup = await self._setup(id_, ground, past, wishes, cage)
-        commands = await attach_library(setup, self._places.config, ground)
-        if ground.trusted:
-            known = frozenset(Path(path) for path in ground.instructions)
-            setup.instructions = NestedInstructions(root=Path(ground.project), known=known)
-        setup.hooks = await asyncio.to_thread(find_hooks, ground, self._environment, id_)
         stack.push_async_callback(setup.hooks.close)
         setup.servers, told = await find_servers(
             ground,
@@ -362,7 +355,7 @@ class NativeAgent:
             from .goals.pursuit import resume_goal
 
             await resume_goal(setup, past.goal)
-        project = Path(ground.project) if ground.trusted else None
+        project = Path(session_environment.project) if session_environment.trusted else None
         shelves = profile_folders(self._places.config, project)
         profiles, problems = await introduce_profiles(shelves, setup.toolbox)
         setup.system_prompt = "\n\n".join(filter(None, (setup.system_prompt, profiles)))
@@ -370,18 +363,20 @@ class NativeAgent:
         setup.workspace.may_read = lambda path: gate.may_read(path, like)
         notices = tuple(
             NoticePosted(title=str(notice), severity="warning")
-            for notice in (*ground.config.notices, *ground.problems)
+            for notice in (*session_environment.config.notices, *session_environment.problems)
         )
         told = (*notices, *told, *problems)
         session = Session(
             id_, journal, setup, gate, past.conversation, commands, title=past.title, notices=told
         )
-        setup.workspace.make_children = make_children_factory(session, setup, ground, shelves)
+        setup.workspace.make_children = make_children_factory(
+            session, setup, session_environment, shelves
+        )
         return session
 
     async def _gate(
         self,
-        ground: SessionEnvironment,
+        session_environment: SessionEnvironment,
         past: ResumeState,
         wishes: NativeSessionOptions,
         cage: SessionSystem,
@@ -395,18 +390,18 @@ class NativeAgent:
             mode=mode,
             rules=(*rules_of(ground.config), *session_rules(wishes.options), *wishes.rules),
             grants=grants,
-            sandbox=await cage.sandbox() if mode == "full-auto" else NO_SANDBOX,
-            find_sandbox=None if mode == "full-auto" else cage.sandbox,
-            trusted=ground.trusted,
-            attended=wishes.attended,
-            patience=ground.settings.permissions.patience,
-            pauses=WaitTimer(wishes.pace.clock),
+            sandbox=await system.sandbox() if mode == "full-auto" else NO_SANDBOX,
+            find_sandbox=None if mode == "full-auto" else system.sandbox,
+            trusted=session_environment.trusted,
+            attended=options.attended,
+            patience=session_environment.settings.permissions.patience,
+            pauses=WaitTimer(options.pace.clock),
         )
 
     async def _setup(
         self,
         id_: SessionId,
-        ground: SessionEnvironment,
+        session_environment: SessionEnvironment,
         past: ResumeState,
         wishes: NativeSessionOptions,
         cage: SessionSystem,
@@ -426,19 +421,21 @@ class NativeAgent:
             system_prompt="\n\n".join(filter(None, (ground.system_prompt, given.system_prompt))),
             toolbox=toolbox,
             workspace=ToolWorkspace(
-                system=cage,
-                contain=cage.terminals_for,
+                system=system,
+                contain=system.terminals_for,
                 home=self._environment.get("HOME", ""),
-                project=ground.project,
+                project=session_environment.project,
                 session=id_,
-                options=tool_options(ground.settings),
+                options=tool_options(session_environment.settings),
             ),
-            limits=limits_of(ground.settings),
-            context=ground.settings.context,
-            checkpoints=self._places.state if ground.settings.checkpoints.enabled else None,
-            checkpoint_patience=ground.settings.checkpoints.patience,
-            find_sandbox=cage.sandbox,
-            pace=wishes.pace,
+            limits=limits_of(session_environment.settings),
+            context=session_environment.settings.context,
+            checkpoints=self._places.state
+            if session_environment.settings.checkpoints.enabled
+            else None,
+            checkpoint_patience=session_environment.settings.checkpoints.patience,
+            find_sandbox=system.sandbox,
+            pace=options.pace,
             hear=find_telemetry(),
         )
 

@@ -321,9 +321,9 @@ async def add_hook_context(
     """Tell the model what hooks say that are not about a prompt or a call; twice is once."""
     for index, words in enumerate(verdict.context, 1):
         source = f"hook {point} {index}"
-        said = f"[Message from a hook at {point}:]\n\n{words}"
-        if conversation.memory.added.get(source) != said:
-            await emit(ContextAdded(source=source, text=said))
+        text = f"[Message from a hook at {point}:]\n\n{words}"
+        if conversation.memory.added.get(source) != text:
+            await emit(ContextAdded(source=source, text=text))
 
 
 class Turn(Struct, frozen=True, kw_only=True):

@@ -265,6 +265,6 @@ def _completed(call: ToolCallId, ended: ChildEnded) -> ToolCallEnded:
     return ToolCallEnded(call=call, status="failed" if failed else "completed", result=result)
 
 
-def _cancelled(call: ToolCallId, cut: InterruptionReason, told: str) -> ToolCallEnded:
-    result = ToolResultPart(id=call, content=(TextPart(text=told),), is_error=True)
+def _cancelled(call: ToolCallId, cut: InterruptionReason, text: str) -> ToolCallEnded:
+    result = ToolResultPart(id=call, content=(TextPart(text=text),), is_error=True)
     return ToolCallEnded(call=call, status="cancelled", reason=cut.reason, result=result)

@@ -137,7 +137,7 @@ def allow_for_damage(id_: str, records: Iterable[Record], past: ResumeState) -> 
             f"directory, or export what is left: quarterdeck journal export --session {id_}"
         )
     past.grants = ()
-    told = NoticePosted(
+    event = NoticePosted(
         title=f"{count} record{'s' * (count != 1)} of this session cannot be read",
         severity="warning",
         description=(
@@ -145,7 +145,7 @@ def allow_for_damage(id_: str, records: Iterable[Record], past: ResumeState) -> 
             "See: quarterdeck journal check"
         ),
     )
-    past.closing = ((None, told), *past.closing)
+    past.closing = ((None, event), *past.closing)
 
 
 def grants_in(records: Iterable[Record]) -> "tuple[Grant, ...]":

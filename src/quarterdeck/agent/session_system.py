@@ -124,13 +124,15 @@ class LocalSessionSystem:
         )
 
 
-def make_local_system(roots: tuple[str, ...], ground: "SessionEnvironment") -> SessionSystem:
+def make_local_system(
+    roots: tuple[str, ...], session_environment: "SessionEnvironment"
+) -> SessionSystem:
     """This machine, with the sandbox that the settings describe."""
-    wanted = ground.settings.sandbox
+    wanted = session_environment.settings.sandbox
     return LocalSessionSystem(
         roots,
         writable=wanted.writable,
-        private=ground.private,
+        private=session_environment.private,
         network=wanted.network,
         required=wanted.require,
     )

@@ -249,8 +249,8 @@ def check_agent_name(file: str, name: str) -> None:
         BadAgentFileError: it cannot.
     """
     if not _NAME.fullmatch(name):
-        told = f"{name!r} cannot be a name: letters, digits, '-', '_', '.', '+', 64 at most"
-        raise _bad(file, "its name", told)
+        text = f"{name!r} cannot be a name: letters, digits, '-', '_', '.', '+', 64 at most"
+        raise _bad(file, "its name", text)
 
 
 def _check(file: str, agent: Agent) -> None:

@@ -72,7 +72,7 @@ class CallMonitor:
         self._terminals: set[str] = set()
         """Of ours: what runs in them was decided."""
         self._written: set[str] = set()
-        """Files that were written in this turn by leave, or told to be against it: real paths."""
+        """Files written in this turn with permission, or reported as written without: real paths."""
         self._before: Fingerprint | None = None
         self._ran_command = False
         """A person let a command run in this turn; it may have changed any file."""
@@ -121,7 +121,7 @@ class CallMonitor:
         self._written.update(use.resolved for use in call.paths if use.access == "write")
 
     def shows(self, terminal: str) -> None:
-        """A terminal of ours was started by leave."""
+        """A terminal of ours was started with permission."""
         self._terminals.add(terminal)
 
     def end_turn(self) -> None:

@@ -177,14 +177,14 @@ class ConnectedAgent:
 
     async def ask(self, prompt: str) -> str:
         """Run a turn and give back what the agent said, joined."""
-        said: list[str] = []
+        texts: list[str] = []
         async for event in self.prompt(prompt):
             match event:
                 case MessageChunk(role="agent", content=TextContent(text=words)):
-                    said.append(words)
+                    texts.append(words)
                 case _:
                     pass
-        return "".join(said)
+        return "".join(texts)
 
     def answer(self, asked: PermissionAsked, choice: str, *, feedback: str | None = None) -> bool:
         """Answer a request by an option's id or kind; False if it is no longer open.

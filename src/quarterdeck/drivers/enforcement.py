@@ -1,7 +1,7 @@
 """Whether an agent can be held to a mode and to rules, before it is started.
 
 An agent that asks before it does something is held by our answers. What it does unasked is held by
-nothing but itself: then a mode is what its file has words for, and a rule about such a deed cannot
+nothing but itself: then a mode is what its file has words for, and a rule about such a call cannot
 be kept. That is said when a session is to be opened, and the session is not.
 """
 
@@ -49,7 +49,7 @@ _LEFT: dict[Mode, frozenset[GuardedAction]] = {
     "full-auto": ALL,
 }
 """What an agent that never asks does in each mode that its file has words for."""
-_DEEDS: dict[str, GuardedAction] = {
+_ACTIONS: dict[str, GuardedAction] = {
     "read": "read",
     "search": "read",
     "edit": "edit",
@@ -81,8 +81,8 @@ class Enforcement:
 
     def is_left(self, kind: ToolKind) -> bool:
         """Whether a call of this kind is done unasked, as everybody knows."""
-        deed = _DEEDS.get(kind)
-        return deed is not None and (deed in self.left or deed in self.sealed)
+        action = _ACTIONS.get(kind)
+        return action is not None and (action in self.left or action in self.sealed)
 
 
 def enforcement_of(launch: Launch, opening: DriverSessionOptions, *, asks: bool) -> Enforcement:
@@ -155,7 +155,7 @@ def guarding_rules(gate: Gate, around: CallContext) -> list[Rule]:
 def _unheld_mode(held: Enforcement, mode: Mode) -> list[str]:
     allowed = _LEFT[mode] if mode != "full-auto" else frozenset[GuardedAction](("read", "edit"))
     loose = held.left - allowed - held.sealed
-    return [f"the mode {mode!r}: {why}" for deed, why in _UNASKED.items() if deed in loose]
+    return [f"the mode {mode!r}: {why}" for action, why in _UNASKED.items() if action in loose]
 
 
 def _reached(pattern: Pattern, held: Enforcement) -> tuple[GuardedAction, ...]:

@@ -131,12 +131,12 @@ class OpenFailedError(DriverError):
 def _told(reason: str, exit_code: int | None, signal: str | None, stderr: str) -> str:
     how = f"signal {signal}" if signal else f"exit code {exit_code}"
     is_known = signal is not None or exit_code is not None
-    told = f"{reason} ({how})" if is_known and how not in reason else reason
+    text = f"{reason} ({how})" if is_known and how not in reason else reason
     lines = [line.rstrip() for line in stderr.splitlines() if line.strip()]
-    if all(line.strip() in told for line in lines):
-        return told
+    if all(line.strip() in text for line in lines):
+        return text
     quoted = "\n".join(f"  {line[:_STDERR_WIDTH]}" for line in lines[-_STDERR_LINES:])
-    return f"{told}\nIts last lines on standard error:\n{quoted}"
+    return f"{text}\nIts last lines on standard error:\n{quoted}"
 
 
 class AgentMissingError(OpenFailedError):

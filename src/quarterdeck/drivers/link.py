@@ -121,7 +121,7 @@ class LinkHost(Protocol):
         """Have a tool call decided; ``question.options`` are the agent's own, or none."""
         ...
 
-    async def carry_out(self, deed: ServedCall, act: Callable[[Containment], Awaitable[T]]) -> T:
+    async def carry_out(self, call: ServedCall, act: Callable[[Containment], Awaitable[T]]) -> T:
         """Have it decided like a tool call of our own, then do it by ``act``.
 
         Not asked about again: what the agent got leave for in this turn. ``act`` is told what a
@@ -141,7 +141,7 @@ class LinkHost(Protocol):
         ...
 
     def shows(self, terminal: str) -> None:
-        """A terminal of ours was started, by leave: what runs in it was decided."""
+        """A terminal of ours was started, with permission: what runs in it was decided."""
         ...
 
     async def ask(self, question: QuestionAsked) -> QuestionAnswered:

@@ -129,8 +129,8 @@ class _Visit:
         try:
             await self.connection.call(acp.AUTHENTICATE, request, timeout=_PATIENCE)
         except RpcError as error:
-            told = f"{self.launch.agent} refused the login {method.id!r}: {error.told}"
-            raise OpenFailedError(told) from error
+            text = f"{self.launch.agent} refused the login {method.id!r}: {error.told}"
+            raise OpenFailedError(text) from error
 
     async def check(self) -> None:
         """Open a session, which an agent that wants a login refuses."""
@@ -180,8 +180,8 @@ async def _visit(
                     hello = await initialize_agent(connection, launch, able)
                 yield _Visit(launch, connection, hello, where)
             except TimeoutError as error:
-                told = f"{agent.name} did not answer in time"
-                raise StartTimeoutError(told, stderr=child.stderr()) from error
+                text = f"{agent.name} did not answer in time"
+                raise StartTimeoutError(text, stderr=child.stderr()) from error
             except LinkError as error:
                 broken = await outlet.explain(error)
                 raise OpenFailedError(
@@ -191,8 +191,8 @@ async def _visit(
                     stderr=child.stderr(),
                 ) from error
             except RpcError as error:
-                told = f"{agent.name} refused: {error.told}"
-                raise OpenFailedError(told, stderr=child.stderr()) from error
+                text = f"{agent.name} refused: {error.told}"
+                raise OpenFailedError(text, stderr=child.stderr()) from error
     finally:
         if child is not None:
             await run_to_end(child.end(), name="login: end")

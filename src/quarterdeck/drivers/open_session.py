@@ -177,8 +177,8 @@ async def _start(session: LinkSession, link: AgentLink) -> StartedAgent:
         stderr = departure.stderr if departure is not None else ""
         match error:
             case TimeoutError():
-                told = f"{session.agent} did not answer within {limit:g} s over {link.transport}"
-                raise StartTimeoutError(told, stderr=stderr) from error
+                text = f"{session.agent} did not answer within {limit:g} s over {link.transport}"
+                raise StartTimeoutError(text, stderr=stderr) from error
             case LinkError():
                 raise OpenFailedError(
                     f"{session.agent} exited while starting over {link.transport}: {error}",

@@ -53,21 +53,21 @@ class ServedCallRunner:
         self._clearances = clearances
         self._conduct = conduct
 
-    async def carry_out(self, deed: ServedCall, act: Callable[[Containment], Awaitable[T]]) -> T:
+    async def carry_out(self, served: ServedCall, act: Callable[[Containment], Awaitable[T]]) -> T:
         """See ``link.Host``."""
-        question, gate = _question_of(deed), self._session.gate
+        question, gate = _question_of(served), self._session.gate
         call = await call_of(question, self._around, gate)
         covered = self._clearances.take(call)
         if covered is not None:
-            return await act(_containment(covered, deed, is_auto=gate.mode == "full-auto"))
+            return await act(_containment(covered, served, is_auto=gate.mode == "full-auto"))
         known = self._conduct.find(call)
         if known is not None:
-            return await self._decide(deed, replace(question, call=known), call, act)
-        return await self._decide_alone(deed, question, call, act)
+            return await self._decide(served, replace(question, call=known), call, act)
+        return await self._decide_alone(served, question, call, act)
 
     async def _decide_alone(
         self,
-        deed: ServedCall,
+        served: ServedCall,
         question: PermissionAsked,
         call: Call,
         act: Callable[[Containment], Awaitable[T]],
@@ -76,15 +76,15 @@ class ServedCallRunner:
         await self._session.emit(
             ToolCallStarted(
                 call=question.call,
-                title=deed.title,
-                name=deed.name,
-                kind=deed.kind,
-                content=deed.content,
-                raw_input=deed.raw_input,
+                title=served.title,
+                name=served.name,
+                kind=served.kind,
+                content=served.content,
+                raw_input=served.raw_input,
             )
         )
         try:
-            done = await self._decide(deed, question, call, act)
+            done = await self._decide(served, question, call, act)
         except asyncio.CancelledError:
             await self._end(question.call, "cancelled")
             raise
@@ -96,40 +96,40 @@ class ServedCallRunner:
 
     async def _decide(
         self,
-        deed: ServedCall,
+        served: ServedCall,
         question: PermissionAsked,
         call: Call,
         act: Callable[[Containment], Awaitable[T]],
     ) -> T:
         session = self._session
         is_auto = session.gate.mode == "full-auto"
-        sandbox = deed.sandbox if call.command is not None else None
+        sandbox = served.sandbox if call.command is not None else None
         decided = await session.gate.permit(session.emit_asked, question, call, sandbox=sandbox)
         self._conduct.decided(question.call, allowed=isinstance(decided, PermissionGranted))
         if not isinstance(decided, PermissionGranted):
             raise NotPermittedError(decided.told, cancelled=session.is_interrupted)
         self._conduct.permitted(call, by_person=decided.option is not None)
-        return await act(_containment(decided, deed, is_auto=is_auto))
+        return await act(_containment(decided, served, is_auto=is_auto))
 
     async def _end(self, call: ToolCallId, how: ToolCallEnd, why: str | None = None) -> None:
         await self._session.emit(ToolCallEnded(call=call, status=how, reason=why))
 
 
-def _containment(permitted: PermissionGranted, deed: ServedCall, *, is_auto: bool) -> Containment:
+def _containment(permitted: PermissionGranted, served: ServedCall, *, is_auto: bool) -> Containment:
     """What a command has to run in: as it was permitted, and in full-auto in the sandbox."""
-    if permitted.containment == "none" and is_auto and deed.sandbox.in_force:
+    if permitted.containment == "none" and is_auto and served.sandbox.in_force:
         return "workspace"
     return permitted.containment
 
 
-def _question_of(deed: ServedCall) -> PermissionAsked:
+def _question_of(served: ServedCall) -> PermissionAsked:
     return PermissionAsked(
         request=new_request_id(),
         call=new_tool_call_id(),
-        title=deed.title,
+        title=served.title,
         options=(),
-        kind=deed.kind,
-        name=deed.name,
-        content=deed.content,
-        raw_input=deed.raw_input,
+        kind=served.kind,
+        name=served.name,
+        content=served.content,
+        raw_input=served.raw_input,
     )

@@ -273,15 +273,15 @@ class LinkSession:
             case _:
                 return None
 
-    async def carry_out(self, deed: ServedCall, act: Callable[[Containment], Awaitable[T]]) -> T:
+    async def carry_out(self, call: ServedCall, act: Callable[[Containment], Awaitable[T]]) -> T:
         """Decide what the agent has us do, and do it; see ``link.Host``."""
         if self.is_interrupted or self._early is not None:
             raise NotPermittedError("the turn is being stopped", cancelled=True)
         with self._requests:
-            return await self._services.carry_out(deed, act)
+            return await self._services.carry_out(call, act)
 
     def shows(self, terminal: str) -> None:
-        """A terminal of ours was started by leave."""
+        """A terminal of ours was started with permission."""
         self._conduct.shows(terminal)
 
     async def ask(self, question: QuestionAsked) -> QuestionAnswered:
@@ -525,8 +525,8 @@ class _Requests:
 
 def _left_asking(mode: str, back: str) -> NoticePosted:
     title = f"It reports that its mode is now {mode!r}, in which it does not ask."
-    told = f"You did not choose that; it is set back to {back!r}."
-    return NoticePosted(title=title, severity="error", description=told)
+    description = f"You did not choose that; it is set back to {back!r}."
+    return NoticePosted(title=title, severity="error", description=description)
 
 
 def _session_ended(

@@ -242,16 +242,16 @@ class Journal(ReadableJournal):
         assert writer is not None
         await appender.durable(appender.last)
 
-        def note(desk: WriterContext) -> int:
-            with transaction(desk.connection):
-                desk.projections.forget(desk.connection, session)
-                return note_deletion(desk.connection, session)
+        def note(context: WriterContext) -> int:
+            with transaction(context.connection):
+                context.projections.forget(context.connection, session)
+                return note_deletion(context.connection, session)
 
-        def delete_some(desk: WriterContext) -> int:
-            deleted = delete_slice(desk.connection, number)
+        def delete_some(context: WriterContext) -> int:
+            deleted = delete_slice(context.connection, number)
             if not deleted:
                 # The session's number may be gone; a later event must ask for a new one.
-                desk.keys.pop(session, None)
+                context.keys.pop(session, None)
             return deleted
 
         number = await writer.run(note)
@@ -271,9 +271,9 @@ class Journal(ReadableJournal):
         self._writing()
         writer = self._writer
         assert writer is not None
-        await writer.run(lambda desk: desk.projections.reset(desk.connection, name))
+        await writer.run(lambda context: context.projections.reset(context.connection, name))
         while not await writer.run(
-            lambda desk: desk.projections.advance(desk.connection, desk.reader, name)
+            lambda context: context.projections.advance(context.connection, context.reader, name)
         ):
             pass
 

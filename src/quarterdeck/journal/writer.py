@@ -180,23 +180,23 @@ class JournalWriter:
     def _work(self) -> None:
         connection = connect_writer(self._path)
         try:
-            desk = WriterContext(connection, self._projections, self._limits.page_bytes)
+            context = WriterContext(connection, self._projections, self._limits.page_bytes)
             self._projections.prepare(connection)
             for name in self._projections.behind():
-                while not self._projections.advance(connection, desk.reader, name):
+                while not self._projections.advance(connection, context.reader, name):
                     pass
             finish_deletions(connection)
             self._tell(_settle, self._opened, last_seq(connection), None)
-            self._serve(desk)
+            self._serve(context)
         finally:
             connection.close()
 
-    def _serve(self, desk: WriterContext) -> None:
+    def _serve(self, context: WriterContext) -> None:
         delay = self._limits.retry_first
         while True:
             self._gather()
             if self._backlog:
-                failure = self._commit(desk)
+                failure = self._commit(context)
                 if failure is not None:
                     self._tell(self._listener.stalled, failure)
                     if self._stopping:
@@ -207,7 +207,7 @@ class JournalWriter:
                     continue
                 delay = self._limits.retry_first
             while self._jobs:
-                self._run_job(self._jobs.popleft(), desk)
+                self._run_job(self._jobs.popleft(), context)
             if self._stopping and not self._backlog:
                 return
 
@@ -244,9 +244,9 @@ class JournalWriter:
         else:
             self._backlog.extend(message)
 
-    def _run_job(self, job: _Job, desk: WriterContext) -> None:
+    def _run_job(self, job: _Job, context: WriterContext) -> None:
         try:
-            result = job.work(desk)
+            result = job.work(context)
         except Exception as error:
             if isinstance(error, sqlite3.Error) and not is_faulty_statement(error):
                 error = translate_error(error, self._path)
@@ -254,14 +254,14 @@ class JournalWriter:
         else:
             self._tell(_settle, job.future, result, None)
 
-    def _commit(self, desk: WriterContext) -> JournalStalledError | None:
+    def _commit(self, context: WriterContext) -> JournalStalledError | None:
         batch = self._next_batch()
         try:
-            with transaction(desk.connection):
-                self._insert(desk, batch)
+            with transaction(context.connection):
+                self._insert(context, batch)
         except sqlite3.Error as error:
-            desk.keys.clear()
-            desk.projections.rolled_back()
+            context.keys.clear()
+            context.projections.rolled_back()
             found = translate_error(error, self._path)
             _log.warning("commit of %d events failed: %s", len(batch), error)
             if isinstance(found, JournalDiskFullError):
@@ -286,12 +286,12 @@ class JournalWriter:
                 break
         return batch
 
-    def _insert(self, desk: WriterContext, batch: list[Entry]) -> None:
-        keys = desk.keys
+    def _insert(self, context: WriterContext, batch: list[Entry]) -> None:
+        keys = context.keys
         for record, _, _ in batch:
             if record.session not in keys:
-                keys[record.session] = _key(desk.connection, record)
-        desk.connection.executemany(
+                keys[record.session] = _key(context.connection, record)
+        context.connection.executemany(
             "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
@@ -301,7 +301,7 @@ class JournalWriter:
                 for r, tag, body in batch
             ],
         )
-        desk.projections.apply(desk.connection, [(record, tag) for record, tag, _ in batch])
+        context.projections.apply(context.connection, [(record, tag) for record, tag, _ in batch])
 
     def _tell(self, callback: Callable[..., object], *arguments: Any) -> None:
         try:

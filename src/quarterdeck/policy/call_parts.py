@@ -76,7 +76,7 @@ class CommandPart(Struct, frozen=True, kw_only=True):
     """A command, with those that it runs in turn."""
 
     command: ShellCommand
-    deed: ActionKind
+    action: ActionKind
     cwds: tuple[str, ...] | None
     """Where it may run; None: anywhere."""
     reading: ReadOnlyUse | None = None
@@ -97,7 +97,7 @@ class PathPart(Struct, frozen=True, kw_only=True):
     """A file that is read or written."""
 
     use: PathUse
-    deed: ActionKind
+    action: ActionKind
     by_shell: bool = False
     whole: bool = False
     """It is deleted or moved, with all below it."""
@@ -112,7 +112,7 @@ class FetchPart(Struct, frozen=True, kw_only=True):
     """An address that is asked."""
 
     target: UrlTarget
-    deed: ActionKind
+    action: ActionKind
 
     @property
     def label(self) -> str:
@@ -125,7 +125,7 @@ class McpPart(Struct, frozen=True, kw_only=True):
 
     server: str
     tool: str
-    deed: ActionKind = "mcp"
+    action: ActionKind = "mcp"
 
     @property
     def label(self) -> str:
@@ -137,7 +137,7 @@ class NamedToolPart(Struct, frozen=True, kw_only=True):
     """A tool that is known by its name only."""
 
     name: str
-    deed: ActionKind
+    action: ActionKind
 
     @property
     def label(self) -> str:
@@ -150,7 +150,7 @@ class UnclearPart(Struct, frozen=True, kw_only=True):
 
     reason: str
     family: Family
-    deed: ActionKind
+    action: ActionKind
     unread: bool = False
     """It may hold anything."""
 
@@ -165,7 +165,7 @@ class HiddenPart(Struct, frozen=True, kw_only=True):
 
     commands: tuple[ShellCommand, ...]
     tokens: tuple[str, ...]
-    deed: ActionKind = "run"
+    action: ActionKind = "run"
 
     @property
     def label(self) -> str:
@@ -192,10 +192,10 @@ def parts_of(call: Call) -> tuple[CallPart, ...]:
             parts.append(_unclear(target, "fetch", call, unread=True))
         else:
             public = target.address_class == "public"
-            parts.append(FetchPart(target=target, deed="fetch" if public else "fetch inner"))
+            parts.append(FetchPart(target=target, action="fetch" if public else "fetch inner"))
     if call.mcp is not None:
-        deed: ActionKind = "read" if call.mcp.only_reads else "mcp"
-        parts.append(McpPart(server=call.mcp.server, tool=call.mcp.tool, deed=deed))
+        action: ActionKind = "read" if call.mcp.only_reads else "mcp"
+        parts.append(McpPart(server=call.mcp.server, tool=call.mcp.tool, action=action))
     return tuple(parts) or (_bare(call),)
 
 
@@ -301,10 +301,10 @@ _FAMILY_DEEDS: dict[Family, ActionKind] = {
 
 
 def _unclear(reason: str, family: Family, call: Call, unread: bool = False) -> UnclearPart:
-    deed = _FAMILY_DEEDS[family]
+    action = _FAMILY_DEEDS[family]
     if family == "bash" and not is_below(call.cwd, call.roots):
-        deed = "run outside"
-    return UnclearPart(reason=reason, family=family, deed=deed, unread=unread)
+        action = "run outside"
+    return UnclearPart(reason=reason, family=family, action=action, unread=unread)
 
 
 def _bare(call: Call) -> CallPart:
@@ -312,17 +312,17 @@ def _bare(call: Call) -> CallPart:
     if family in ("bash", "read", "edit"):
         return _unclear("it does not name its target", family, call)
     if call.kind == "think":
-        return NamedToolPart(name=call.tool, deed="think")
-    return NamedToolPart(name=call.tool, deed="other")
+        return NamedToolPart(name=call.tool, action="think")
+    return NamedToolPart(name=call.tool, action="other")
 
 
 def _touch(call: Call, use: PathUse) -> PathPart:
     whole = call.kind in ("delete", "move")
-    deed = _touch_deed(call, use)
+    action = _touch_deed(call, use)
     # A directory goes with what is in it, and a workspace always has what is protected.
-    if whole and deed == "write" and (call.holds_protected or use.path in call.roots):
-        deed = "write protected"
-    return PathPart(use=use, deed=deed, whole=whole)
+    if whole and action == "write" and (call.holds_protected or use.path in call.roots):
+        action = "write protected"
+    return PathPart(use=use, action=action, whole=whole)
 
 
 def _touch_deed(call: Call, use: PathUse) -> ActionKind:
@@ -409,14 +409,14 @@ def _redirect(
     parts: list[CallPart] = []
     for cwd in cwds or (call.cwd,):
         use = word_use(call, target, cwd, access)
-        deed = _touch_deed(call, use)
-        if deed == "write":
-            deed = "run write"
-        elif deed == "write outside":
-            deed = "run write outside"
-        elif deed in ("read", "read outside"):
-            deed = "run reading" if deed == "read" else "run reading outside"
-        parts.append(PathPart(use=use, deed=deed, by_shell=True))
+        action = _touch_deed(call, use)
+        if action == "write":
+            action = "run write"
+        elif action == "write outside":
+            action = "run write outside"
+        elif action in ("read", "read outside"):
+            action = "run reading" if action == "read" else "run reading outside"
+        parts.append(PathPart(use=use, action=action, by_shell=True))
     return parts
 
 
@@ -431,13 +431,13 @@ def _run(
     reading = classify_read_only(command) if known else None
     reads = None if reading is None else _reads(call, reading, cwds)
     if reading is None or reads is None or not _git_is_safe(call, reading, cwds):
-        deed: ActionKind = "run" if inside else "run outside"
+        action: ActionKind = "run" if inside else "run outside"
         named = _named(call, command, cwds)
-        return CommandPart(command=command, deed=deed, cwds=cwds, named=named, inner=inner)
+        return CommandPart(command=command, action=action, cwds=cwds, named=named, inner=inner)
     near = all(_touch_deed(call, use) == "read" for use in reads)
-    deed = "run reading" if near else "run reading outside"
+    action = "run reading" if near else "run reading outside"
     return CommandPart(
-        command=command, deed=deed, cwds=cwds, reading=reading, reads=reads, inner=inner
+        command=command, action=action, cwds=cwds, reading=reading, reads=reads, inner=inner
     )
 
 

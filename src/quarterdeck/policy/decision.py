@@ -290,7 +290,7 @@ class _Judge:
     def _permit(self, part: CallPart, restricted: bool) -> None:
         if isinstance(part, CommandPart) and self._looked_through(part, restricted):
             return
-        answer = mode_answer(self.mode, part.deed, self.sandbox)
+        answer = mode_answer(self.mode, part.action, self.sandbox)
         by_mode = DecisionSource(kind="mode", text=self.mode)
         if answer == "deny":
             reason = f"the mode {self.mode!r} does not allow {part.label!r}"
@@ -303,7 +303,7 @@ class _Judge:
             self.found.is_free = True
             self.found.allowed[_by(rule)] = None
         elif answer == "allow":
-            self.found.writes |= part.deed == "run write"
+            self.found.writes |= part.action == "run write"
             self.found.allowed[by_mode] = None
         else:
             self.found.is_free = True
@@ -352,8 +352,8 @@ class _Judge:
         """Decide about a command as if nothing were known of what it does."""
         part = reading.part
         assert isinstance(part, CommandPart)
-        plain = replace(part, deed=self._plain_deed(part))
-        answer = mode_answer(self.mode, plain.deed, self.sandbox)
+        plain = replace(part, action=self._plain_deed(part))
+        answer = mode_answer(self.mode, plain.action, self.sandbox)
         by_mode = DecisionSource(kind="mode", text=self.mode)
         if answer == "deny":
             reason = f"the mode {self.mode!r} does not allow {part.label!r}"
@@ -382,7 +382,7 @@ class _Judge:
             for inner in run.inner:
                 self._permit(inner, restricted)
             return False
-        answer = mode_answer(self.mode, run.deed, self.sandbox)
+        answer = mode_answer(self.mode, run.action, self.sandbox)
         if answer in ("allow", "ask") and self._allowing(run, insist=False) is not None:
             return False
         # Variables before a wrapper reach what it runs.
@@ -420,14 +420,14 @@ class _Judge:
 
     def _note_mode(self, part: CallPart, by: DecisionSource, answer: str) -> None:
         if self.steps is not None:
-            text = f"{answer} ({part.deed})"
+            text = f"{answer} ({part.action})"
             self.steps.append(DecisionStep(part=part.label, by=by, outcome=text))
 
 
 def _only_reads(part: CallPart) -> TypeGuard[CommandPart | PathPart]:
     """Whether it is a command that is seen to read only, or reads by a redirection."""
     if isinstance(part, CommandPart):
-        return part.reading is not None and part.deed in ("run reading", "run reading outside")
+        return part.reading is not None and part.action in ("run reading", "run reading outside")
     return isinstance(part, PathPart) and part.by_shell and part.use.access == "read"
 
 
@@ -453,7 +453,7 @@ _REASONS: dict[ActionKind, str] = {
 def _reason(part: CallPart, mode: Mode, sandbox: SandboxState) -> str:
     if isinstance(part, UnclearPart):
         return part.reason
-    if mode == "full-auto" and not sandbox.in_force and part.deed in ("run", "run write"):
+    if mode == "full-auto" and not sandbox.in_force and part.action in ("run", "run write"):
         return f"no sandbox is active, so {part.label!r} could change anything"
-    why = _REASONS.get(part.deed, "no rule matches")
+    why = _REASONS.get(part.action, "no rule matches")
     return f"{part.label!r}: {why}"

@@ -46,7 +46,7 @@ _FETCHERS = frozenset(("curl", "wget", "http", "https", "xh", "aria2c", "lynx", 
 
 
 def covers(pattern: Pattern, part: CallPart, call: Call) -> bool:
-    """Say whether an allow rule with this pattern gives leave for the part."""
+    """Say whether an allow rule with this pattern permits the part."""
     match pattern:
         case AnyCall():
             return not _is_inner(part)
@@ -69,7 +69,7 @@ def covers(pattern: Pattern, part: CallPart, call: Call) -> bool:
 def _is_inner(part: CallPart) -> bool:
     """Say whether a part reaches, or may reach, an address that a rule must name."""
     if isinstance(part, FetchPart):
-        return part.deed == "fetch inner"
+        return part.action == "fetch inner"
     return isinstance(part, UnclearPart) and part.family == "fetch" and part.unread
 
 
@@ -79,7 +79,7 @@ def _shell_covers(pattern: ShellPattern, part: CallPart, call: Call) -> bool:
         unclear = isinstance(part, UnclearPart) and part.family == "bash"
         return isinstance(part, CommandPart) or by_shell or unclear
     # "make test" was allowed for this workspace, not for another directory's Makefile.
-    if not isinstance(part, CommandPart) or part.deed == "run outside":
+    if not isinstance(part, CommandPart) or part.action == "run outside":
         return False
     return _words_cover(pattern, part, call)
 
@@ -179,7 +179,7 @@ def _path_covers(pattern: PathPattern, part: CallPart, call: Call) -> bool:
         if part.whole and (call.holds_protected or part.use.path in call.roots):
             return False
         return _use_covered(pattern, part.use, call)
-    if isinstance(part, CommandPart) and part.deed == "run reading outside":
+    if isinstance(part, CommandPart) and part.action == "run reading outside":
         outside = [use for use in part.reads if not _inside(use, call)]
         return all(_use_covered(pattern, use, call) for use in outside)
     return False

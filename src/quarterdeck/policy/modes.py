@@ -147,19 +147,19 @@ def parse_mode(name: str) -> Mode:
     raise UnknownModeError(name, f"write one of {', '.join(MODES)}")
 
 
-def mode_answer(mode: Mode, deed: ActionKind, sandbox: SandboxState = NO_SANDBOX) -> ModeAnswer:
+def mode_answer(mode: Mode, action: ActionKind, sandbox: SandboxState = NO_SANDBOX) -> ModeAnswer:
     """Say what ``mode`` does with a deed that no rule decides."""
     if mode == "deny-all":
         return "deny"
-    if mode == "full-auto" and sandbox.in_force and _contained(deed, sandbox):
+    if mode == "full-auto" and sandbox.in_force and _contained(action, sandbox):
         return "allow"
-    return _TABLE[mode].get(deed, "ask")
+    return _TABLE[mode].get(action, "ask")
 
 
-def _contained(deed: ActionKind, sandbox: SandboxState) -> bool:
-    if deed == "fetch":
+def _contained(action: ActionKind, sandbox: SandboxState) -> bool:
+    if action == "fetch":
         return sandbox.network
-    return deed in _SANDBOXED or (sandbox.whole_agent and deed in _SANDBOXED_AGENT)
+    return action in _SANDBOXED or (sandbox.whole_agent and action in _SANDBOXED_AGENT)
 
 
 _ORDER: dict[ModeAnswer, int] = {"deny": 0, "insist": 1, "ask": 2, "allow": 3}
@@ -170,9 +170,9 @@ def is_wider(one: Mode, other: Mode) -> bool:
     """Whether a mode lets something pass that another does not; full-auto as in a sandbox."""
     deeds: tuple[ActionKind, ...] = get_args(ActionKind)
     return any(
-        _ORDER[mode_answer(one, deed, _WITH_SANDBOX)]
-        > _ORDER[mode_answer(other, deed, _WITH_SANDBOX)]
-        for deed in deeds
+        _ORDER[mode_answer(one, action, _WITH_SANDBOX)]
+        > _ORDER[mode_answer(other, action, _WITH_SANDBOX)]
+        for action in deeds
     )
 
 

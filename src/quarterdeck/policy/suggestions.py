@@ -84,7 +84,7 @@ _Choices = tuple[tuple[Pattern, ...], ...]
 
 def _patterns(part: CallPart, call: Call) -> _Choices:
     match part:
-        case CommandPart(deed="run reading outside"):
+        case CommandPart(action="run reading outside"):
             found = _path_patterns(part.reads, "read", call)
         case CommandPart(command=command):
             found = () if never_standing(command) else _command_patterns(part)
@@ -112,7 +112,7 @@ def _works(patterns: tuple[Pattern, ...], part: CallPart, call: Call) -> bool:
                 return False
         except RuleError:
             return False
-    if isinstance(part, CommandPart) and part.deed == "run reading outside":
+    if isinstance(part, CommandPart) and part.action == "run reading outside":
         return True
     return any(covers(pattern, part, call) for pattern in patterns)
 

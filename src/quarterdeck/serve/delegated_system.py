@@ -33,19 +33,21 @@ class Delegation:
         self.session_id = ""
         self._connection = connection
         self._client = client
-        self._cage: DelegatedSystem | None = None
+        self._system: DelegatedSystem | None = None
 
-    def make_cage(self, roots: tuple[str, ...], ground: SessionEnvironment) -> SessionSystem:
+    def make_system(
+        self, roots: tuple[str, ...], session_environment: SessionEnvironment
+    ) -> SessionSystem:
         """Make the system of the session; this machine's for a client that offers nothing."""
-        inner = make_local_system(roots, ground)
+        inner = make_local_system(roots, session_environment)
         if not (self._client.edits_files or self._client.has_terminals):
             return inner
-        self._cage = DelegatedSystem(self, inner, self._client)
-        return self._cage
+        self._system = DelegatedSystem(self, inner, self._client)
+        return self._system
 
     def runs(self, terminal_id: str) -> bool:
         """Whether this is a terminal of the client."""
-        return self._cage is not None and self._cage.runs(terminal_id)
+        return self._system is not None and self._system.runs(terminal_id)
 
     async def call(self, method: Method[P, R], params: P, *, timeout: float | None = None) -> R:
         """Ask the client.
@@ -104,9 +106,9 @@ class DelegatedSystem:
 if TYPE_CHECKING:
 
     def _check(
-        cage: DelegatedSystem, terminals: DelegatedTerminals
+        system: DelegatedSystem, terminals: DelegatedTerminals
     ) -> tuple[SessionSystem, Terminals]:
-        return cage, terminals
+        return system, terminals
 
     async def _check_terminal(
         terminals: DelegatedTerminals, command: CommandSpec, spill: PathLike

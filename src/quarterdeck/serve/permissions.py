@@ -78,7 +78,7 @@ class RequestForwarder:
         """Take a new record: ask what it asks, and let go of what it answers."""
         match record.event:
             case PermissionAsked() as asked:
-                self._start(asked.request, self._ask_leave(asked))
+                self._start(asked.request, self._ask_permission(asked))
             case QuestionAsked() as asked:
                 self._start(asked.request, self._ask_person(asked))
             case PermissionAnswered(request=request) | QuestionAnswered(request=request):
@@ -102,7 +102,7 @@ class RequestForwarder:
         task.add_done_callback(log_failure)
         task.add_done_callback(lambda _: self._asking.pop(request, None))
 
-    async def _ask_leave(self, asked: PermissionAsked) -> None:
+    async def _ask_permission(self, asked: PermissionAsked) -> None:
         question = acp.RequestPermissionRequest(
             session_id=self._session.id,
             tool_call=acp.ToolCallDetails(

@@ -55,20 +55,20 @@ class AcpServer:
         self._places = places
         self._environment = environment
         self._client = EditorClient()
-        self._desk: ConnectionSessions | None = None
+        self._sessions: ConnectionSessions | None = None
         self._importing = asyncio.Lock()
         self._is_logged_out = False
         self._route()
 
     def hang_up(self) -> None:
         """Cancel every turn; for a client that is gone."""
-        if self._desk is not None:
-            self._desk.cancel_all()
+        if self._sessions is not None:
+            self._sessions.cancel_all()
 
     async def close(self) -> None:
         """Close every session; nothing of them is left running."""
-        if self._desk is not None:
-            await self._desk.close()
+        if self._sessions is not None:
+            await self._sessions.close()
 
     def _route(self) -> None:
         on = self.router.on
@@ -88,9 +88,12 @@ class AcpServer:
         on(acp.SESSION_SET_MODE, self._to_desk(lambda desk, request: desk.set_mode(request)))
         on(
             acp.SESSION_SET_CONFIG_OPTION,
-            self._to_desk(lambda desk, request: desk.set_option(request)),
+            self._to_sessions(lambda sessions, request: sessions.set_option(request)),
         )
-        on(acp.SESSION_SET_TITLE, self._to_desk(lambda desk, request: desk.set_title(request)))
+        on(
+            acp.SESSION_SET_TITLE,
+            self._to_sessions(lambda sessions, request: sessions.set_title(request)),
+        )
 
     async def _initialize(self, request: acp.InitializeRequest) -> acp.InitializeResponse:
         self._client = read_client(request)
@@ -104,35 +107,35 @@ class AcpServer:
                 {"kind": "unknown_auth_method"},
             )
         self._is_logged_out = False
-        desk = await self._open_desk()
-        return await _answered(desk, desk.check_model())
+        sessions = await self._open_sessions()
+        return await _answered(sessions, sessions.check_model())
 
     async def _logout(self, _: acp.Empty) -> acp.Empty:
         self._is_logged_out = True
-        if self._desk is not None:
-            await self._desk.close_all()
+        if self._sessions is not None:
+            await self._sessions.close_all()
         return acp.Empty()
 
     def _cancel(self, note: acp.CancelNotification) -> None:
-        if self._desk is not None:
-            self._desk.cancel(note.session_id)
+        if self._sessions is not None:
+            self._sessions.cancel(note.session_id)
 
-    def _to_desk(
+    def _to_sessions(
         self, handle: Callable[[ConnectionSessions, P], Awaitable[R]]
     ) -> Callable[[P], Awaitable[R]]:
         async def handler(request: P) -> R:
             if self._is_logged_out:
                 raise RpcError(AUTH_REQUIRED, _LOGGED_OUT, {"kind": "logged_out"})
-            # Nothing is awaited once there is a desk: a notification that follows a prompt, to
-            # cancel it, must find its turn begun.
-            desk = self._desk or await self._open_desk()
-            return await _answered(desk, handle(desk, request))
+            # Nothing is awaited once the sessions are open: a notification that cancels a prompt
+            # must find its turn begun.
+            sessions = self._sessions or await self._open_sessions()
+            return await _answered(sessions, handle(sessions, request))
 
         return handler
 
-    async def _open_desk(self) -> ConnectionSessions:
+    async def _open_sessions(self) -> ConnectionSessions:
         async with self._importing:
-            if self._desk is None:
+            if self._sessions is None:
                 assert self.connection is not None, "requests come over a connection"
                 module: Any = await asyncio.to_thread(
                     importlib.import_module, f"{__package__}.sessions"
@@ -140,15 +143,15 @@ class AcpServer:
                 made: ConnectionSessions = module.ConnectionSessions(
                     self.connection, self._client, self._places, self._environment
                 )
-                self._desk = made
-            return self._desk
+                self._sessions = made
+            return self._sessions
 
 
-async def _answered(desk: ConnectionSessions, answer: Awaitable[R]) -> R:
+async def _answered(sessions: ConnectionSessions, answer: Awaitable[R]) -> R:
     try:
         return await answer
     except QuarterdeckError as error:
-        raise desk.refusal_of(error) from error
+        raise sessions.refusal_of(error) from error
 
 
 class _Ears:

@@ -55,10 +55,10 @@ class ServedPromptQueue:
             self.idle.clear()
             return True
         if len(self._waiting) >= _MOST:
-            told = (
+            text = (
                 f"{_MOST} prompts are queued in this session; wait for the turn to end or cancel it"
             )
-            raise make_refusal(INVALID_REQUEST, told, "too_many_prompts")
+            raise make_refusal(INVALID_REQUEST, text, "too_many_prompts")
         mine: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append(mine)
         try:

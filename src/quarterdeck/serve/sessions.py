@@ -100,8 +100,8 @@ class ConnectionSessions:
     async def check_model(self) -> acp.Empty:
         """Make sure that a model can be used. Raises ModelSetupError."""
         home = self._environment.get("HOME") or "/"
-        ground = await prepare_environment(self._places, self._environment, home)
-        options = model_options(ground.settings)
+        session_environment = await prepare_environment(self._places, self._environment, home)
+        options = model_options(session_environment.settings)
         name = await choose_model_name(self._environment, options)
         model = await asyncio.to_thread(make_model, name, self._environment, options)
         await model.close()

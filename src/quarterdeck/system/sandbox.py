@@ -148,10 +148,10 @@ def probe_bubblewrap() -> Sandbox:
     if program is None:
         return Sandbox(kind="none", reason="bubblewrap (bwrap) is not installed")
     with tempfile.TemporaryDirectory(prefix="quarterdeck-") as scratch:
-        cage = SandboxProfile(scratch=scratch, sealed=True)
+        profile = SandboxProfile(scratch=scratch, sealed=True)
         held = Sandbox(kind="bubblewrap", program=program)
         try:
-            tried = _try(*confine_command(CommandSpec(argv=["true"]), held, cage, cwd="/"))
+            tried = _try(*confine_command(CommandSpec(argv=["true"]), held, profile, cwd="/"))
         except (OSError, OperatingSystemError, subprocess.TimeoutExpired) as error:
             return Sandbox(kind="none", reason=f"bubblewrap does not run: {error}")
     if tried.returncode != 0:
@@ -198,16 +198,16 @@ def probe_landlock(reason: str = "") -> Sandbox:
 
 
 def confine_command(
-    command: CommandSpec, sandbox: Sandbox, cage: SandboxProfile, *, cwd: str
+    command: CommandSpec, sandbox: Sandbox, profile: SandboxProfile, *, cwd: str
 ) -> tuple[CommandSpec, Confinement]:
-    """How ``command`` is run in the cage; ``cwd`` is its real directory. Blocks.
+    """How ``command`` is run in the sandbox; ``cwd`` is its real directory. Blocks.
 
     Raises:
         SpawnError: There is no such program.
         NoSandboxError: There is nothing to hold it with.
     """
     name = command.argv[0] if command.argv else ""
-    environment = {**command.env, **(_QUIET if cage.sealed else {})}
+    environment = {**command.env, **(_QUIET if profile.sealed else {})}
     program = find_program(name, child_environment(environment, command.inherit), cwd)
     argv = [program, *command.argv[1:]]
     if sandbox.kind == "bubblewrap":
@@ -215,26 +215,26 @@ def confine_command(
             sandbox.program,
             argv,
             cwd=cwd,
-            scratch=cage.scratch,
-            writable=cage.writable,
-            read_only=cage.read_only,
-            readable=cage.readable,
-            hidden=cage.hidden,
-            network=cage.network,
-            sealed=cage.sealed,
+            scratch=profile.scratch,
+            writable=profile.writable,
+            read_only=profile.read_only,
+            readable=profile.readable,
+            hidden=profile.hidden,
+            network=profile.network,
+            sealed=profile.sealed,
         )
         data: tuple[tuple[str, bytes], ...] = ()
         if has_seccomp():
             # Offline it has a loopback of its own, and memory of its own always.
-            filters = seccomp_program(internet=True, shared_memory=True, sealed=cage.sealed)
+            filters = seccomp_program(internet=True, shared_memory=True, sealed=profile.sealed)
             data = (("--seccomp", filters),)
         return replace(command, argv=words, cwd=cwd, env=environment), Confinement(data=data)
     if sandbox.kind == "landlock":
-        places = (*cage.writable, cage.scratch)
+        places = (*profile.writable, profile.scratch)
         restrict = partial(
-            landlock.restrict_thread, places, network=cage.network, sealed=cage.sealed
+            landlock.restrict_thread, places, network=profile.network, sealed=profile.sealed
         )
-        environment["TMPDIR"] = cage.scratch
+        environment["TMPDIR"] = profile.scratch
         inside = replace(command, argv=argv, cwd=cwd, env=environment)
         return inside, Confinement(restrict=restrict)
     raise NoSandboxError(sandbox.reason)
@@ -313,9 +313,9 @@ class SandboxedTerminals:
 
     def _confine(self, command: CommandSpec) -> tuple[CommandSpec, Confinement]:
         cwd = self._roots.real(command.cwd if command.cwd is not None else ".")
-        return confine_command(command, self._sandbox, self._cage(), cwd=cwd)
+        return confine_command(command, self._sandbox, self._profile(), cwd=cwd)
 
-    def _cage(self) -> SandboxProfile:
+    def _profile(self) -> SandboxProfile:
         if self._scratch is None:
             self._scratch = tempfile.mkdtemp(prefix="quarterdeck-scratch-")
         roots = tuple(os.path.realpath(root) for root in self._roots.directories)

@@ -236,10 +236,10 @@ async def _tell(
     body: dict[str, Any],
 ) -> str:
     """Stream a reply, event by event; what has no pause in between goes out together."""
-    voice = wire.voice(question, body)
+    encoder = wire.encoder(question, body)
     exchange.begin(_STREAM)
     outcome = "done"
-    buffer = bytearray(voice.begin(_input_of(performance)))
+    buffer = bytearray(encoder.begin(_input_of(performance)))
     for beat in performance.beats():
         if isinstance(beat, PauseBeat):
             await _flush(exchange, buffer)
@@ -247,14 +247,14 @@ async def _tell(
         elif isinstance(beat, FaultBeat):
             outcome = beat.fault.kind
             if outcome == "error":
-                buffer += voice.fail(beat.fault)
+                buffer += encoder.fail(beat.fault)
             if await _break(exchange, beat.fault, buffer):
                 return outcome
         else:
-            buffer += voice.beat(beat)
+            buffer += encoder.beat(beat)
             if len(buffer) >= _FLUSH:
                 await _flush(exchange, buffer)
-    buffer += voice.end(performance.usage, performance.stop)
+    buffer += encoder.end(performance.usage, performance.stop)
     await exchange.finish(bytes(buffer))
     return outcome
 

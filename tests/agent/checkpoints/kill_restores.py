@@ -54,7 +54,7 @@ async def work(folder: Path) -> str:
 
 async def back_and_forth(folder: Path, id_: str, pipe: int) -> None:
     async with agent(folder) as host:
-        session = await host.load(id_, wishes=wishes())
+        session = await host.load(id_, options=options())
         os.write(pipe, b"open\n")
         while True:
             (turn,) = (await session.checkpoints.ledger()).turns
@@ -90,7 +90,7 @@ def one_kill(folder: Path, id_: str, number: int) -> int:
 async def is_applied(folder: Path, id_: str) -> bool:
     """Open the session, which finishes what was begun, and ask the log."""
     async with agent(folder) as host:
-        session = await host.load(id_, wishes=wishes())
+        session = await host.load(id_, options=options())
         (turn,) = (await session.checkpoints.ledger()).turns
         messages = session._conversation.messages()
         assert bool(messages) == turn.is_told == turn.is_applied

@@ -25,21 +25,23 @@ class Desk:
 
     def __init__(self, work: Path, state: Path) -> None:
         self.work = work
-        self.keeping = TurnSnapshots(state, SESSION, (str(work),))
-        self.restoring = FileRestorer(self.keeping.directory, self.keeping.blobs, self.keeping.root)
+        self.snapshots = TurnSnapshots(state, SESSION, (str(work),))
+        self.restoring = FileRestorer(
+            self.snapshots.directory, self.snapshots.blobs, self.snapshots.root
+        )
 
     def turn(self, *actions: Callable[[], object]) -> Manifest:
         """Do something within a turn; what it changed."""
-        pending = self.keeping.begin(TURN)
+        pending = self.snapshots.begin(TURN)
         assert pending.problems == []
         for action in actions:
             action()
-        events = self.keeping.finish(pending)
+        events = self.snapshots.finish(pending)
         assert not any(isinstance(event, NoticePosted) for event in events)
         checkpoints = [event for event in events if isinstance(event, Checkpointed)]
         if not checkpoints:
             return Manifest()
-        return self.keeping.blobs.get_manifest(checkpoints[0].manifest)
+        return self.snapshots.blobs.get_manifest(checkpoints[0].manifest)
 
     def undo(self, manifest: Manifest, *, force: bool = False) -> tuple[str, ...]:
         """Take it back; what could not be."""
@@ -344,7 +346,7 @@ def test_what_the_repository_forgets_is_still_kept(desk: Desk):
 
 def test_a_lock_and_an_index_that_a_killed_process_left(desk: Desk):
     manifest = desk.turn(writes(desk.work / "a.txt", "1"))
-    (index,) = desk.keeping.directory.glob("index-*")
+    (index,) = desk.snapshots.directory.glob("index-*")
     index.with_name(index.name + ".lock").write_bytes(b"")
     desk.undo(manifest)
     index.write_bytes(index.read_bytes()[:40])
@@ -353,11 +355,11 @@ def test_a_lock_and_an_index_that_a_killed_process_left(desk: Desk):
 
 def test_a_turn_that_a_killed_process_left_can_be_finished(desk: Desk):
     before = state_of(desk.work)
-    pending = desk.keeping.begin(TURN)
-    desk.keeping.keep(pending, os.fsencode(desk.work / "a.txt"))
+    pending = desk.snapshots.begin(TURN)
+    desk.snapshots.keep(pending, os.fsencode(desk.work / "a.txt"))
     (desk.work / "a.txt").write_text("agent\n")
     (desk.work / "new").write_text("agent\n")
-    later = TurnSnapshots(desk.keeping.directory.parent.parent, SESSION, (str(desk.work),))
+    later = TurnSnapshots(desk.snapshots.directory.parent.parent, SESSION, (str(desk.work),))
     left = later.left_over()
     assert left is not None
     (checkpoint,) = later.finish(left)
@@ -368,12 +370,12 @@ def test_a_turn_that_a_killed_process_left_can_be_finished(desk: Desk):
 
 def test_what_an_editor_showed_comes_back_and_not_what_was_on_the_disk(desk: Desk):
     path = desk.work / "a.txt"
-    pending = desk.keeping.begin(TURN)
-    desk.keeping.keep(pending, os.fsencode(path), b"unsaved\n")
+    pending = desk.snapshots.begin(TURN)
+    desk.snapshots.keep(pending, os.fsencode(path), b"unsaved\n")
     path.write_text("agent\n")
-    (checkpoint,) = desk.keeping.finish(pending)
+    (checkpoint,) = desk.snapshots.finish(pending)
     assert isinstance(checkpoint, Checkpointed)
-    desk.undo(desk.keeping.blobs.get_manifest(checkpoint.manifest))
+    desk.undo(desk.snapshots.blobs.get_manifest(checkpoint.manifest))
     assert path.read_text() == "unsaved\n"
 
 

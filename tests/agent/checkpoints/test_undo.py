@@ -254,7 +254,7 @@ async def test_a_fork_shares_what_is_told_and_not_the_files(tmp_path: Path):
         await ship.prompt("first")
         await ship.prompt("second")
         await ship.session.checkpoints.undo()
-        forked = await ship.agent.fork(ship.session.id, wishes=ship.wishes)
+        forked = await ship.agent.fork(ship.session.id, options=ship.options)
         assert forked._conversation.messages() == ship.session._conversation.messages()
         assert all(t.checkpoint is None for t in (await forked.checkpoints.ledger()).turns)
 

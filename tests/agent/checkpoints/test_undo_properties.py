@@ -81,22 +81,22 @@ async def walk(folder: Path, plan: list[tuple[str, object]], *, is_git: bool) ->
     if is_git:
         new_repository(work, {"a": "first\n", "d/e": "deep\n"})
         kept = untouched(work)
-    keeping = await asyncio.to_thread(TurnSnapshots, folder / "state", SESSION, (str(work),))
+    snapshots = await asyncio.to_thread(TurnSnapshots, folder / "state", SESSION, (str(work),))
     log = Log()
-    history = TurnHistory(keeping, log.read, log.emit)
+    history = TurnHistory(snapshots, log.read, log.emit)
     befores: list[object] = []
     told: list[int] = []
     undone: list[tuple[list[int], object]] = []
 
     def work_on(id_: TurnId, changes: list[tuple[str, str, int]]) -> tuple[Event, ...]:
-        pending = keeping.begin(id_)
+        pending = snapshots.begin(id_)
         for what, name, n in changes:
             if not is_git:
                 for affected in affected_by(work, name):
-                    keeping.keep(pending, os.fsencode(affected))
+                    snapshots.keep(pending, os.fsencode(affected))
             edit(work, what, name, n)
-        events = keeping.finish(pending)
-        keeping.forget()
+        events = snapshots.finish(pending)
+        snapshots.forget()
         return events
 
     async def turn(changes: list[tuple[str, str, int]]) -> None:

@@ -57,11 +57,11 @@ async def of_child(ship: Deck, *kinds: type) -> list[Any]:
 
 
 @asynccontextmanager
-async def family(tmp_path: Path, script: Script, *own: Any, **wishes: Any) -> AsyncIterator[Deck]:
+async def family(tmp_path: Path, script: Script, *own: Any, **options: Any) -> AsyncIterator[Deck]:
     from quarterdeck.agent.tools.builtin import all_tools
 
     kept = (*await asyncio.to_thread(all_tools), *own)
-    async with deck(tmp_path, script, tools=kept, **wishes) as ship:
+    async with deck(tmp_path, script, tools=kept, **options) as ship:
         yield ship
 
 

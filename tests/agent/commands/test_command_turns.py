@@ -55,7 +55,7 @@ async def test_the_model_never_hears_of_it_live_resumed_or_forked(tmp_path: Path
         await ship.prompt("hello")
         await ship.prompt("/context")
         await ship.prompt("/model nonsense")
-        fork = await ship.agent.fork(ship.session.id, wishes=ship.wishes)
+        fork = await ship.agent.fork(ship.session.id, options=ship.options)
         await fork.prompt((text("again"),))
         forked = ship.requests[-1]
         id_ = ship.session.id

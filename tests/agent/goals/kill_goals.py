@@ -134,7 +134,7 @@ def agent(folder: Path) -> NativeAgent:
 async def run(folder: Path, id_: str, pipe: int) -> None:
     """Go on with the goal, telling of each event of any session that is acknowledged."""
     async with agent(folder) as host:
-        session = await host.load(id_, wishes=wishes())
+        session = await host.load(id_, options=options())
         os.write(pipe, b"open\n")
 
         async def acknowledge() -> None:
@@ -206,7 +206,7 @@ def check(records: list[Record], id_: str) -> int:
 
 async def verify(folder: Path, id_: str, acknowledged: dict[int, str], *, finish: bool) -> int:
     async with agent(folder) as host:
-        session = await host.load(id_, wishes=wishes())
+        session = await host.load(id_, options=options())
         assert_valid(session._conversation.messages())
         records = [record async for record in session.journal.history()]
         held = {record.seq: event_type(record.event) for record in records}

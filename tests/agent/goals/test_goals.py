@@ -29,7 +29,7 @@ def work() -> ScriptReply:
 def then(ship: Deck, *replies: ScriptReply | str) -> NativeSessionOptions:
     """How the session is loaded again, with what the model says from then on."""
     model = ScriptedModel(Script.sequence(*replies), name="test")
-    return replace(ship.wishes, make_model=lambda _: model)
+    return replace(ship.options, make_model=lambda _: model)
 
 
 def tools() -> list[FakeTool]:
@@ -179,7 +179,7 @@ async def test_a_fork_has_the_goal_too(tmp_path: Path):
         await gathering.wait_for(1)
         await ship.session.cancel()
         await running
-        fork = await ship.agent.fork(ship.session.id, wishes=ship.wishes)
+        fork = await ship.agent.fork(ship.session.id, options=ship.options)
         pursued = await pursue_goal(fork, None)
     assert pursued.ended is not None
     assert pursued.ended.how == "reached"

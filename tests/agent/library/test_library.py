@@ -346,7 +346,7 @@ async def test_a_resumed_session_sends_the_same_with_nested_instructions(tmp_pat
                 def make(_: str) -> ScriptedModel:
                     return later
 
-                await ship.reload(replace(ship.wishes, make_model=make))
+                await ship.reload(replace(ship.options, make_model=make))
             assert (await ship.prompt("/go west")).reason is None
             assert len(await ship.events(ContextAdded)) == 1
             return [texts(request) for request in (*ship.requests, *later.requests)]

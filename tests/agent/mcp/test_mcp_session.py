@@ -49,8 +49,8 @@ async def notices(opened: Deck) -> list[str]:
 
 
 async def test_tools_of_a_server_follow_ours_by_name_and_can_be_called(tmp_path: Path):
-    wishes = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
-    async with deck(tmp_path, use("echo", text="hi"), "bye", **wishes) as opened:
+    options = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
+    async with deck(tmp_path, use("echo", text="hi"), "bye", **options) as opened:
         assert (await opened.prompt()).stop == "end_turn"
         names = [spec.name for spec in opened.requests[0].tools]
         ours = [name for name in names if not name.startswith("mcp__")]
@@ -64,9 +64,9 @@ async def test_tools_of_a_server_follow_ours_by_name_and_can_be_called(tmp_path:
 
 
 async def test_an_error_is_an_error_and_the_turn_goes_on(tmp_path: Path):
-    wishes = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
+    options = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
     script = (use("fail"), use("refuse"), use("nothing"), "bye")
-    async with deck(tmp_path, *script, **wishes) as opened:
+    async with deck(tmp_path, *script, **options) as opened:
         assert (await opened.prompt()).stop == "end_turn"
         ends = await opened.events(ToolCallEnded)
         assert [end.status for end in ends] == ["failed"] * 3
@@ -78,8 +78,8 @@ async def test_an_error_is_an_error_and_the_turn_goes_on(tmp_path: Path):
 
 
 async def test_images_are_kept_and_what_cannot_be_shown_is_described(tmp_path: Path):
-    wishes = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
-    async with deck(tmp_path, use("media"), "bye", **wishes) as opened:
+    options = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
+    async with deck(tmp_path, use("media"), "bye", **options) as opened:
         await opened.prompt()
         (result,) = results(opened.requests[-1].messages[-1])
         assert [part.mime_type for part in result.content if isinstance(part, ImagePart)] == [
@@ -93,16 +93,16 @@ async def test_images_are_kept_and_what_cannot_be_shown_is_described(tmp_path: P
 
 
 async def test_a_structure_without_text_is_told_and_kept(tmp_path: Path):
-    wishes = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
-    async with deck(tmp_path, use("structured"), "bye", **wishes) as opened:
+    options = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
+    async with deck(tmp_path, use("structured"), "bye", **options) as opened:
         await opened.prompt()
         assert heard(opened) == '{"answer":42}'
         assert (await opened.only(ToolCallEnded)).raw_output == {"answer": 42}
 
 
 async def test_a_huge_result_is_cut_and_whole_in_a_file(tmp_path: Path):
-    wishes = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
-    async with deck(tmp_path, use("huge", size=3_000_000), "bye", **wishes) as opened:
+    options = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
+    async with deck(tmp_path, use("huge", size=3_000_000), "bye", **options) as opened:
         await opened.prompt()
         text = heard(opened)
         assert len(text) < 60_000 and text.startswith("begin ")
@@ -112,8 +112,8 @@ async def test_a_huge_result_is_cut_and_whole_in_a_file(tmp_path: Path):
 
 
 async def test_a_call_asks_for_leave_and_a_refusal_reaches_no_server(tmp_path: Path):
-    wishes = {"servers": (hostile(),), "flags": PATIENT}
-    async with deck(tmp_path, use("echo", text="hi"), "bye", **wishes) as opened:
+    options = {"servers": (hostile(),), "flags": PATIENT}
+    async with deck(tmp_path, use("echo", text="hi"), "bye", **options) as opened:
         turn = opened.start()
         (asked,) = await opened.asked()
         assert asked.raw_input == {"mcp_server": "bad", "mcp_tool": "echo", "text": "hi"}
@@ -126,9 +126,9 @@ async def test_a_call_asks_for_leave_and_a_refusal_reaches_no_server(tmp_path: P
 async def test_that_a_tool_only_reads_is_believed_of_a_trusted_server_alone(
     tmp_path: Path, trusted: bool
 ):
-    wishes = {"servers": (hostile(trusted=trusted),), "flags": PATIENT, "attended": False}
+    options = {"servers": (hostile(trusted=trusted),), "flags": PATIENT, "attended": False}
     script = (use("look"), use("echo"), "bye")
-    async with deck(tmp_path, *script, **wishes) as opened:
+    async with deck(tmp_path, *script, **options) as opened:
         await opened.prompt()
         looked, echoed = await opened.events(ToolCallEnded)
         assert looked.status == ("completed" if trusted else "failed")
@@ -140,15 +140,15 @@ async def test_that_a_tool_only_reads_is_believed_of_a_trusted_server_alone(
 
 async def test_a_rule_can_deny_one_tool_of_a_server(tmp_path: Path):
     flags = {"permissions": {"allow": ["mcp(bad)"], "deny": ["mcp(bad:echo)"]}, **PATIENT}
-    wishes = {"servers": (hostile(),), "flags": flags}
-    async with deck(tmp_path, use("echo"), use("look"), "bye", **wishes) as opened:
+    options = {"servers": (hostile(),), "flags": flags}
+    async with deck(tmp_path, use("echo"), use("look"), "bye", **options) as opened:
         await opened.prompt()
         assert [end.status for end in await opened.events(ToolCallEnded)] == ["failed", "completed"]
 
 
 async def test_a_server_can_ask_the_person_through_the_session(tmp_path: Path):
-    wishes = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
-    async with deck(tmp_path, use("ask"), "bye", **wishes) as opened:
+    options = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
+    async with deck(tmp_path, use("ask"), "bye", **options) as opened:
         turn = opened.start()
         (asked,) = await opened.seen(QuestionAsked)
         assert asked.text == "The MCP server 'bad' asks: Who are you?"
@@ -159,8 +159,8 @@ async def test_a_server_can_ask_the_person_through_the_session(tmp_path: Path):
 
 
 async def test_a_question_is_taken_back_when_its_call_is_cancelled(tmp_path: Path):
-    wishes = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
-    async with deck(tmp_path, use("ask"), **wishes) as opened:
+    options = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
+    async with deck(tmp_path, use("ask"), **options) as opened:
         turn = opened.start()
         await opened.seen(QuestionAsked)
         began = time.monotonic()
@@ -172,8 +172,8 @@ async def test_a_question_is_taken_back_when_its_call_is_cancelled(tmp_path: Pat
 
 
 async def test_progress_is_shown_while_a_call_runs_and_a_flood_makes_few_events(tmp_path: Path):
-    wishes = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
-    async with deck(tmp_path, use("flood", count=3000), "bye", **wishes) as opened:
+    options = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
+    async with deck(tmp_path, use("flood", count=3000), "bye", **options) as opened:
         await opened.prompt()
         updates = [e for e in await opened.events(ToolCallUpdated) if isinstance(e.content, tuple)]
         assert 1 <= len(updates) < 30
@@ -181,8 +181,8 @@ async def test_progress_is_shown_while_a_call_runs_and_a_flood_makes_few_events(
 
 
 async def test_a_slow_server_delays_nothing_and_joins_later_with_a_notice(tmp_path: Path):
-    wishes = {"servers": (hostile("slow=1"), hostile(name="good")), "flags": IMPATIENT}
-    async with deck(tmp_path, "one", "two", **wishes) as opened:
+    options = {"servers": (hostile("slow=1"), hostile(name="good")), "flags": IMPATIENT}
+    async with deck(tmp_path, "one", "two", **options) as opened:
         began = time.monotonic()
         await opened.prompt()
         assert time.monotonic() - began < 0.9
@@ -198,9 +198,9 @@ async def test_a_slow_server_delays_nothing_and_joins_later_with_a_notice(tmp_pa
 async def test_a_silent_server_costs_the_wait_once_and_the_other_is_used(tmp_path: Path):
     flags = {"tools": {"mcp": {"wait": 0.5}}, "permissions": {"allow": ["mcp"]}}
     good = hostile(name="good")
-    wishes = {"servers": (hostile("silent", start_timeout=30.0), good), "flags": flags}
+    options = {"servers": (hostile("silent", start_timeout=30.0), good), "flags": flags}
     script = (says(call("mcp__good__echo", text="x")), "bye", "again")
-    async with deck(tmp_path, *script, **wishes) as opened:
+    async with deck(tmp_path, *script, **options) as opened:
         await opened.prompt()
         assert heard(opened) == "echo: x"
         began = time.monotonic()
@@ -210,8 +210,8 @@ async def test_a_silent_server_costs_the_wait_once_and_the_other_is_used(tmp_pat
 
 async def test_a_server_that_cannot_start_fails_nothing_and_is_told(tmp_path: Path):
     missing = definition("missing", "no-such-program")
-    wishes = {"servers": (missing, hostile()), "flags": PATIENT}
-    async with deck(tmp_path, "fine", **wishes) as opened:
+    options = {"servers": (missing, hostile()), "flags": PATIENT}
+    async with deck(tmp_path, "fine", **options) as opened:
         assert (await opened.prompt()).stop == "end_turn"
         assert "echo" in mcp_tools(opened)
         (title,) = await notices(opened)
@@ -219,8 +219,8 @@ async def test_a_server_that_cannot_start_fails_nothing_and_is_told(tmp_path: Pa
 
 
 async def test_a_server_that_dies_is_started_again_and_the_call_says_what_happened(tmp_path: Path):
-    wishes = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
-    async with deck(tmp_path, use("crash"), use("echo", text="x"), "bye", **wishes) as opened:
+    options = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
+    async with deck(tmp_path, use("crash"), use("echo", text="x"), "bye", **options) as opened:
         await opened.prompt()
         first, second = await opened.events(ToolCallEnded)
         assert first.status == "failed" and "exit code 7" in (first.reason or "")
@@ -229,9 +229,9 @@ async def test_a_server_that_dies_is_started_again_and_the_call_says_what_happen
 
 
 async def test_a_tool_that_appears_during_a_call_is_there_at_the_next_step(tmp_path: Path):
-    wishes = {"servers": (hostile("storm=50"),), "flags": {**ALLOWED, **PATIENT}}
+    options = {"servers": (hostile("storm=50"),), "flags": {**ALLOWED, **PATIENT}}
     script = (use("grow", name="extra"), use("extra"), "bye")
-    async with deck(tmp_path, *script, **wishes) as opened:
+    async with deck(tmp_path, *script, **options) as opened:
         await opened.prompt()
         assert "extra" not in mcp_tools(opened, 0) and "extra" in mcp_tools(opened, 1)
         assert heard(opened) == "called extra"
@@ -239,16 +239,16 @@ async def test_a_tool_that_appears_during_a_call_is_there_at_the_next_step(tmp_p
 
 
 async def test_what_a_server_calls_an_error_of_its_own_is_told(tmp_path: Path):
-    wishes = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
-    async with deck(tmp_path, use("complain"), "bye", **wishes) as opened:
+    options = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
+    async with deck(tmp_path, use("complain"), "bye", **options) as opened:
         await opened.prompt()
         assert "MCP server 'bad' says: the disk is full" in await notices(opened)
 
 
 @pytest.mark.parametrize("tool", ["hang", "slow"])
 async def test_a_cancelled_turn_ends_within_a_second(tmp_path: Path, tool: str):
-    wishes = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
-    async with deck(tmp_path, use(tool, seconds=30), **wishes) as opened:
+    options = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
+    async with deck(tmp_path, use(tool, seconds=30), **options) as opened:
         turn = opened.start()
         await opened.seen(ToolCallUpdated)
         began = time.monotonic()
@@ -258,8 +258,8 @@ async def test_a_cancelled_turn_ends_within_a_second(tmp_path: Path, tool: str):
 
 
 async def test_a_call_without_an_answer_ends_after_its_time(tmp_path: Path):
-    wishes = {"servers": (hostile(timeout=0.3),), "flags": {**ALLOWED, **PATIENT}}
-    async with deck(tmp_path, use("hang"), "bye", **wishes) as opened:
+    options = {"servers": (hostile(timeout=0.3),), "flags": {**ALLOWED, **PATIENT}}
+    async with deck(tmp_path, use("hang"), "bye", **options) as opened:
         await opened.prompt()
         assert "did not answer within 0.3 s" in heard(opened)
 
@@ -281,8 +281,8 @@ async def test_a_session_may_be_given_only_some_tools(tmp_path: Path):
 async def test_two_sessions_have_servers_of_their_own_and_do_not_wait_for_each_other(
     tmp_path: Path,
 ):
-    wishes = {"servers": (hostile("silent"),), "flags": {"tools": {"mcp": {"wait": 20}}}}
-    async with deck(tmp_path, "one", "two", **wishes) as opened:
+    options = {"servers": (hostile("silent"),), "flags": {"tools": {"mcp": {"wait": 20}}}}
+    async with deck(tmp_path, "one", "two", **options) as opened:
         other = tmp_path / "other"
         await asyncio.to_thread(other.mkdir)
         patient = NativeSessionOptions.of(
@@ -302,15 +302,15 @@ async def test_two_sessions_have_servers_of_their_own_and_do_not_wait_for_each_o
 
 async def test_a_server_over_http_joins_like_any_other(tmp_path: Path):
     async with http_hostile("era=modern") as server:
-        wishes = {"servers": (server,), "flags": {**ALLOWED, **PATIENT}}
-        async with deck(tmp_path, use("echo", text="ü"), "bye", **wishes) as opened:
+        options = {"servers": (server,), "flags": {**ALLOWED, **PATIENT}}
+        async with deck(tmp_path, use("echo", text="ü"), "bye", **options) as opened:
             await opened.prompt()
             assert heard(opened) == "echo: ü"
 
 
 async def test_a_resumed_session_starts_its_servers_again(tmp_path: Path):
-    wishes = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
-    async with deck(tmp_path, use("echo", text="a"), "one", "two", **wishes) as opened:
+    options = {"servers": (hostile(),), "flags": {**ALLOWED, **PATIENT}}
+    async with deck(tmp_path, use("echo", text="a"), "one", "two", **options) as opened:
         await opened.prompt()
         await opened.reload()
         await opened.prompt()

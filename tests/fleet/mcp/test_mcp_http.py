@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -233,3 +235,12 @@ async def test_the_server_ends_while_a_call_runs():
     assert await reader.read() == b""
     writer.close()
     await writer.wait_closed()
+
+
+def test_hosts_without_leads_and_own_servers_load_no_protocol_library():
+    code = (
+        "import sys, quarterdeck.fleet.local, quarterdeck.drivers.daemon.codex.link\n"
+        "print(*({'h11', 'websockets'} & sys.modules.keys()))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

@@ -118,12 +118,12 @@ def describe_move(done: Rewound | Redone, turn: "TurnState") -> str:
     if isinstance(done, Redone):
         lines = [f"Redone: {files}."]
     else:
-        said = (
+        text = (
             "the conversation continues before it"
             if done.conversation
             else ("the conversation is unchanged")
         )
-        lines = [f"Restored the start of turn {turn.number} ({turn.prompt!r}): {files}; {said}."]
+        lines = [f"Restored the start of turn {turn.number} ({turn.prompt!r}): {files}; {text}."]
     if done.kept:
         lines.append(f"Not changed: {', '.join(f'`{path}`' for path in done.kept)}.")
     if done.forced:
@@ -154,7 +154,7 @@ async def _changes(checkpoints: "Checkpoints", turn: str | None) -> str:
 
     history = await checkpoints.history()
     manifest = await history.changes(turn)
-    blobs = (await checkpoints.keeping()).blobs
+    blobs = (await checkpoints.snapshots()).blobs
     if not manifest.changes:
         return "No files were changed."
     summary = list(summary_lines(manifest))[:_MOST_LINES]

@@ -81,7 +81,7 @@ class Checkpoints:
         self._conversation = conversation
         self._turns = turns
         self._state = setup.checkpoints
-        self._keeping: TurnSnapshots | None = None
+        self._snapshots: TurnSnapshots | None = None
         self._history: TurnHistory | None = None
         self._watch: _Watch | None = None
 
@@ -97,16 +97,16 @@ class Checkpoints:
         if self._state is None or not await asyncio.to_thread(self._is_left_over):
             return
         await (await self._made()).finish()
-        keeping = self._keeping
-        assert keeping is not None
-        pending = await asyncio.to_thread(keeping.left_over)
+        snapshots = self._snapshots
+        assert snapshots is not None
+        pending = await asyncio.to_thread(snapshots.left_over)
         if pending is not None:
             pending.problems.append("the program was stopped; changes made since are included")
             known = {turn.id for turn in (await self.ledger()).turns if turn.checkpoint is None}
             if pending.turn in known:
-                for event in await asyncio.to_thread(keeping.finish, pending):
+                for event in await asyncio.to_thread(snapshots.finish, pending):
                     await self.emit(event)
-            await asyncio.to_thread(keeping.forget)
+            await asyncio.to_thread(snapshots.forget)
         await self._retell()
 
     async def settle(self) -> None:
@@ -168,25 +168,25 @@ class Checkpoints:
         """The conversation is what the log tells now."""
         await self._retell()
 
-    async def keeping(self) -> "TurnSnapshots":
+    async def snapshots(self) -> "TurnSnapshots":
         """What keeps the files of this session; made when first asked for."""
         if self._state is None:
             raise NothingToUndoError("this session has no checkpoints")
-        if self._keeping is None:
+        if self._snapshots is None:
             from .snapshot import TurnSnapshots
 
             roots, patience = self._setup.workspace.system.roots, self._setup.checkpoint_patience
             # In a thread, because it looks where links lead.
-            self._keeping = await asyncio.to_thread(
+            self._snapshots = await asyncio.to_thread(
                 TurnSnapshots, self._state, self._log.session, roots, patience=patience
             )
-        return self._keeping
+        return self._snapshots
 
     async def _made(self) -> "TurnHistory":
         if self._history is None:
             from .turn_history import TurnHistory
 
-            self._history = TurnHistory(await self.keeping(), self._records, self._commit)
+            self._history = TurnHistory(await self.snapshots(), self._records, self._commit)
         return self._history
 
     async def _records(self) -> "AsyncIterator[Record]":
@@ -218,7 +218,7 @@ class _Watch:
         self._checkpoints = checkpoints
         self._turn = turn
         self._earlier = earlier if earlier is not None and earlier.is_open else None
-        self._keeping = asyncio.Lock()
+        self._snapshots = asyncio.Lock()
         self._beginning: asyncio.Task[PendingSnapshot] | None = None
         self._finishing: asyncio.Task[tuple[Event, ...]] | None = None
         self._is_told = False
@@ -233,7 +233,7 @@ class _Watch:
         if not _may_change(call):
             return
         try:
-            async with self._keeping:
+            async with self._snapshots:
                 await self._keep(turn, call)
         except JournalError:
             raise
@@ -260,7 +260,7 @@ class _Watch:
         self._beginning = None
         for event in work.result():
             await emit(event)
-        await asyncio.to_thread((await self._checkpoints.keeping()).forget)
+        await asyncio.to_thread((await self._checkpoints.snapshots()).forget)
 
     async def _tell_once(self, turn: "Turn", problem: str) -> None:
         if not self._is_told:
@@ -274,7 +274,7 @@ class _Watch:
 
     async def _keep(self, turn: "Turn", call: "Call") -> None:
         await self._settle_earlier()
-        keeping = await self._checkpoints.keeping()
+        snapshots = await self._checkpoints.snapshots()
         is_first = self._beginning is None
         if self._beginning is None:
             # A task of its own: who cancels the call must not leave half of it behind.
@@ -287,7 +287,7 @@ class _Watch:
             if use.access == "write":
                 shown = await _shown(turn.workspace.system.files, use.resolved)
                 path = os.fsencode(use.resolved)
-                await asyncio.to_thread(keeping.keep, pending, path, shown)
+                await asyncio.to_thread(snapshots.keep, pending, path, shown)
 
     def _work(self) -> "asyncio.Task[tuple[Event, ...]]":
         if self._finishing is None:
@@ -296,10 +296,10 @@ class _Watch:
 
     async def _finished(self) -> tuple[Event, ...]:
         assert self._beginning is not None
-        keeping = await self._checkpoints.keeping()
+        snapshots = await self._checkpoints.snapshots()
         try:
             pending = await asyncio.shield(self._beginning)
-            return await asyncio.to_thread(keeping.finish, pending)
+            return await asyncio.to_thread(snapshots.finish, pending)
         except Exception as error:  # a turn must come to its end
             problem = _problem(error)
             return () if self._is_told else (make_snapshot_notice(problem),)

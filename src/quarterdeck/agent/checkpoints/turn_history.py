@@ -165,21 +165,21 @@ class TurnHistory:
     """One session's past, to go back to. No turn may run while a method does.
 
     Args:
-        keeping: what is kept of the session's files.
+        snapshots: what is kept of the session's files.
         records: reads the session's log, all that was appended so far.
         emit: appends an event to it and returns when it is durable.
     """
 
     def __init__(
         self,
-        keeping: TurnSnapshots,
+        snapshots: TurnSnapshots,
         records: Callable[[], AsyncIterable[Record]],
         emit: Callable[[Event], Awaitable[None]],
     ) -> None:
-        self._keeping = keeping
+        self._snapshots = snapshots
         self._records = records
         self._emit = emit
-        self._restoring = FileRestorer(keeping.directory, keeping.blobs, keeping.root)
+        self._restoring = FileRestorer(snapshots.directory, snapshots.blobs, snapshots.root)
 
     async def ledger(self) -> TurnLedger:
         """The turns so far."""
@@ -246,7 +246,7 @@ class TurnHistory:
         last = ledger.redoable[-1]
         changes: tuple[FileChange, ...] = ()
         if last.restored is not None:
-            manifest = await asyncio.to_thread(self._keeping.blobs.get_manifest, last.restored)
+            manifest = await asyncio.to_thread(self._snapshots.blobs.get_manifest, last.restored)
             changes = tuple(change.reversed for change in manifest.changes)
         return await self._restore(changes, Redone(to=last.to), ledger.moves, force)
 
@@ -277,8 +277,8 @@ class TurnHistory:
         plan = self._restoring.plan(changes, force=force)
         told = replace(event, changed=len(plan.changes), kept=plan.kept, forced=plan.forced)
         if isinstance(told, Rewound) and plan.changes:
-            manifest = Manifest(root=self._keeping.root, changes=plan.changes)
-            told = replace(told, restored=self._keeping.blobs.put_manifest(manifest))
+            manifest = Manifest(root=self._snapshots.root, changes=plan.changes)
+            told = replace(told, restored=self._snapshots.blobs.put_manifest(manifest))
         return plan, told
 
     def _way_back(self, turns: list[TurnState]) -> tuple[FileChange, ...]:
@@ -312,12 +312,12 @@ class TurnHistory:
                 first = found.get(change.path, change)
                 found[change.path] = replace(change, before=first.before)
         changes = tuple(c for _, c in sorted(found.items()) if c.before != c.after)
-        return Manifest(root=self._keeping.root, changes=changes, uncovered=tuple(uncovered))
+        return Manifest(root=self._snapshots.root, changes=changes, uncovered=tuple(uncovered))
 
     def _manifest(self, turn: TurnState) -> Manifest:
         if turn.checkpoint is None:
-            return Manifest(root=self._keeping.root)
-        return self._keeping.blobs.get_manifest(turn.checkpoint.manifest)
+            return Manifest(root=self._snapshots.root)
+        return self._snapshots.blobs.get_manifest(turn.checkpoint.manifest)
 
 
 def find_turn(turns: Iterable[TurnState], wanted: str) -> TurnState:

@@ -53,7 +53,7 @@ async def introduce_profiles(
 def make_children_factory(
     session: "Session",
     setup: "SessionSetup",
-    ground: "SessionEnvironment",
+    session_environment: "SessionEnvironment",
     shelves: tuple[ProfileFolder, ...],
 ) -> Callable[[], "Children"]:
     """Give what makes the children of a session when they are first needed."""
@@ -63,9 +63,9 @@ def make_children_factory(
         from .profile import read_profiles
 
         family = ChildrenContext(
-            settings=ground.settings.children,
+            settings=session_environment.settings.children,
             read_profiles=partial(read_profiles, shelves),
-            prompt=ground.system_prompt,
+            prompt=session_environment.system_prompt,
         )
         return Children(session, setup, family)
 

@@ -64,8 +64,8 @@ class ConversationMemory:
             case Prompted():
                 self._prompted(event, at)
             case ModelCallFinished(reply=Message() as reply):
-                said = "".join(part.text for part in reply.parts if isinstance(part, TextPart))
-                self.last = (TextContent(text=said),) if said.strip() else self.last
+                text = "".join(part.text for part in reply.parts if isinstance(part, TextPart))
+                self.last = (TextContent(text=text),) if text.strip() else self.last
             case ToolCallStarted(kind="read" | "edit", locations=locations):
                 for location in locations:
                     self.files.pop(location.path, None)

@@ -152,8 +152,8 @@ def _verdict(state: GoalState, turn: TurnEnded | None) -> GoalEnded | None:
         unit = {"cost": "USD"}.get(spent[0], spent[0])
         return _ended(state, "limit", f"the budget of {bound:g} {unit} is spent")
     if state.idle >= MOST_IDLE:
-        told = f"{state.idle} turns in a row without new work by a tool"
-        return _ended(state, "stuck", told)
+        text = f"{state.idle} turns in a row without new work by a tool"
+        return _ended(state, "stuck", text)
     return None
 
 

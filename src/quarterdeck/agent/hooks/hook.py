@@ -246,8 +246,8 @@ async def run_command(
     if left.code == _REFUSES:
         return refusal(hook, words)
     if left.code != 0:
-        said = f": {words.strip()}" if words.strip() else ""
-        raise HookRunError(f"it ended with {left}{said}")
+        text = f": {words.strip()}" if words.strip() else ""
+        raise HookRunError(f"it ended with {left}{text}")
     if printed.total > _MOST_OUTPUT:
         raise HookRunError(f"it printed {printed.total} bytes; the limit is {_MOST_OUTPUT}")
     return read_reply(bytes(printed.data))

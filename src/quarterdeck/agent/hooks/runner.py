@@ -186,7 +186,7 @@ _LONGEST_NAME = 60
 
 
 def session_hooks(
-    ground: "SessionEnvironment", environment: Mapping[str, str], session: str
+    session_environment: "SessionEnvironment", environment: Mapping[str, str], session: str
 ) -> SessionHooks:
     """Make the hooks of a session.
 
@@ -194,12 +194,12 @@ def session_hooks(
         HookError: one is declared wrongly.
     """
     return SessionHooks(
-        read_hooks(ground.config),
+        read_hooks(session_environment.config),
         session=session,
-        cwd=ground.cwd,
-        project=ground.project,
+        cwd=session_environment.cwd,
+        project=session_environment.project,
         environment=environment,
-        most_continued=ground.settings.hooks.continue_at_most,
+        most_continued=session_environment.settings.hooks.continue_at_most,
     )
 
 

@@ -94,8 +94,8 @@ def _urge(verdict: HookVerdict) -> HookAdvice | None:
     if verdict.wish is None:
         return None
     by = Decider(kind="hook", name=verdict.by)
-    said = f": {verdict.reason}" if verdict.reason else ""
-    return HookAdvice(effect=verdict.wish, by=by, reason=f"hook {verdict.by} asks for it{said}")
+    text = f": {verdict.reason}" if verdict.reason else ""
+    return HookAdvice(effect=verdict.wish, by=by, reason=f"hook {verdict.by} asks for it{text}")
 
 
 async def run_after_tool_hooks(

@@ -48,7 +48,7 @@ def read_command(
         name=name,
         description=_description(document),
         hint=document.text("argument-hint"),
-        source=f"{shelf.whose}: {path}",
+        source=f"{shelf.owner}: {path}",
         expand=partial(_expand, document.body, workspace),
     )
     return command, _ignored(path, document)

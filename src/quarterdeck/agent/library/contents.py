@@ -34,7 +34,7 @@ def read_library(
     skills: dict[str, Skill] = {}
     problems: list[str] = []
     for shelf, paths in files.items():
-        rank = 0 if shelf.whose == "project" else 1
+        rank = 0 if shelf.owner == "project" else 1
         for path in paths:
             try:
                 document = read_document(path)

@@ -13,24 +13,24 @@ class LibraryFolder(Struct, frozen=True, kw_only=True):
 
     path: Path
     holds: Literal["commands", "skills"]
-    whose: Literal["project", "user"]
+    owner: Literal["project", "user"]
 
 
 def library_folders(config: Path, project: Path | None) -> tuple[LibraryFolder, ...]:
     """The directories that count, the strongest first; ``project``: None if it is not trusted."""
     own = (
-        LibraryFolder(path=config / "commands", holds="commands", whose="user"),
-        LibraryFolder(path=config / "skills", holds="skills", whose="user"),
+        LibraryFolder(path=config / "commands", holds="commands", owner="user"),
+        LibraryFolder(path=config / "skills", holds="skills", owner="user"),
     )
     if project is None:
         return own
     theirs = (
         LibraryFolder(
-            path=project / ".quarterdeck" / "commands", holds="commands", whose="project"
+            path=project / ".quarterdeck" / "commands", holds="commands", owner="project"
         ),
-        LibraryFolder(path=project / ".claude" / "commands", holds="commands", whose="project"),
-        LibraryFolder(path=project / ".quarterdeck" / "skills", holds="skills", whose="project"),
-        LibraryFolder(path=project / ".claude" / "skills", holds="skills", whose="project"),
-        LibraryFolder(path=project / ".agents" / "skills", holds="skills", whose="project"),
+        LibraryFolder(path=project / ".claude" / "commands", holds="commands", owner="project"),
+        LibraryFolder(path=project / ".quarterdeck" / "skills", holds="skills", owner="project"),
+        LibraryFolder(path=project / ".claude" / "skills", holds="skills", owner="project"),
+        LibraryFolder(path=project / ".agents" / "skills", holds="skills", owner="project"),
     )
     return theirs + own

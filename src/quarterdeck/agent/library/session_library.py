@@ -71,13 +71,13 @@ class SessionLibrary(Struct, eq=False):
 
 
 async def attach_library(
-    setup: "SessionSetup", config: Path, ground: "SessionEnvironment"
+    setup: "SessionSetup", config: Path, session_environment: "SessionEnvironment"
 ) -> CommandRegistry:
     """Give a session the skills of its user and, where trusted, of its project.
 
     Returns its commands: ours, and those of the same folders.
     """
-    project = Path(ground.project) if ground.trusted else None
+    project = Path(session_environment.project) if session_environment.trusted else None
     library = SessionLibrary(library_folders(config, project), setup.workspace)
     await library.look()
     commands = CommandRegistry(builtin_commands(), library)

@@ -42,7 +42,7 @@ class Skill:
     description: str
     body: str
     folder: Path
-    whose: str
+    owner: str
 
 
 def read_skill(path: Path, document: FrontMatter, shelf: LibraryFolder) -> Skill:
@@ -64,7 +64,7 @@ def read_skill(path: Path, document: FrontMatter, shelf: LibraryFolder) -> Skill
         description=description,
         body=document.body,
         folder=path.parent,
-        whose=shelf.whose,
+        owner=shelf.owner,
     )
 
 
@@ -138,7 +138,7 @@ def skill_command(skill: Skill) -> ExpandedCommand:
         name=skill.name,
         description=skill.description[:_LONGEST_DESCRIPTION],
         hint="what to do",
-        source=f"{skill.whose} skill: {skill.folder}",
+        source=f"{skill.owner} skill: {skill.folder}",
         expand=partial(_expand, skill),
     )
 

@@ -262,8 +262,8 @@ class SessionServer:
             if not bound.expired():
                 raise
             known = "; ".join(getattr(error.__cause__, "__notes__", ()))
-            told = f"it did not list its tools within {limit:g} s"
-            raise McpError(f"{told} ({known})" if known else told) from None
+            text = f"it did not list its tools within {limit:g} s"
+            raise McpError(f"{text} ({known})" if known else text) from None
 
     async def _watch(self, client: McpClient) -> None:
         """List its tools again whenever it says so, until the connection is over."""

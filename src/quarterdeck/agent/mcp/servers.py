@@ -157,7 +157,7 @@ class _Entry(Struct):
 
 
 async def session_servers(
-    ground: SessionEnvironment,
+    session_environment: SessionEnvironment,
     environment: Mapping[str, str],
     roots: tuple[str, ...],
     *,
@@ -166,7 +166,7 @@ async def session_servers(
     denied: tuple[str, ...] = (),
 ) -> tuple[McpServers, tuple[NoticePosted, ...]]:
     """See ``native.find_servers``."""
-    found = await asyncio.to_thread(find_definitions, ground, environment)
+    found = await asyncio.to_thread(find_definitions, session_environment, environment)
     byname = {each.name: each for each in found.definitions}
     for definition in given:
         name = server_name(definition.name)
@@ -181,19 +181,21 @@ async def session_servers(
     ), notices
 
 
-def find_definitions(ground: SessionEnvironment, environment: Mapping[str, str]) -> FoundServers:
+def find_definitions(
+    session_environment: SessionEnvironment, environment: Mapping[str, str]
+) -> FoundServers:
     """The servers that the settings and the project's file name; ours win. Reads a file."""
     problems: list[str] = []
     byname: dict[str, ServerDefinition] = {}
-    expand = _expander(ground.settings, environment)
-    if ground.has_mcp_file:
-        _read_file(ground, expand, byname, problems)
-    for name, settings in ground.settings.mcp_servers.items():
+    expand = _expander(session_environment.settings, environment)
+    if session_environment.has_mcp_file:
+        _read_file(session_environment, expand, byname, problems)
+    for name, settings in session_environment.settings.mcp_servers.items():
         byname.pop(name, None)
         if not settings.enabled:
             continue
         try:
-            byname[name] = _of_settings(name, settings, ground, expand)
+            byname[name] = _of_settings(name, settings, session_environment, expand)
         except McpError as error:
             problems.append(f"mcp_servers.{name}: {error}")
     ordered = tuple(byname[name] for name in sorted(byname))
@@ -201,16 +203,21 @@ def find_definitions(ground: SessionEnvironment, environment: Mapping[str, str])
 
 
 def _of_settings(
-    name: str, given: McpServerSettings, ground: SessionEnvironment, expand: Callable[[str], str]
+    name: str,
+    given: McpServerSettings,
+    session_environment: SessionEnvironment,
+    expand: Callable[[str], str],
 ) -> ServerDefinition:
     if (given.command is None) == (given.url is None):
         raise McpError("set either its command or its url")
-    source = ground.config.source("mcp_servers", name, "url" if given.url else "command")
+    source = session_environment.config.source(
+        "mcp_servers", name, "url" if given.url else "command"
+    )
     return ServerDefinition(
         name=name,
         command=() if given.command is None else (given.command, *given.args),
         env=_expanded(given.env, expand),
-        cwd=_directory(given.cwd, ground),
+        cwd=_directory(given.cwd, session_environment),
         url=None if given.url is None else expand(given.url),
         headers=_expanded(given.headers, expand),
         timeout=given.timeout,
@@ -223,13 +230,13 @@ def _of_settings(
 
 
 def _read_file(
-    ground: SessionEnvironment,
+    session_environment: SessionEnvironment,
     expand: Callable[[str], str],
     byname: dict[str, ServerDefinition],
     problems: list[str],
 ) -> None:
-    path = Path(ground.project) / MCP_FILE
-    if not ground.trusted:
+    path = Path(session_environment.project) / MCP_FILE
+    if not session_environment.trusted:
         problems.append(f"{path}: {_UNTRUSTED}")
         return
     try:
@@ -245,14 +252,20 @@ def _read_file(
         try:
             entry = msgspec.convert(raw, _Entry)
             if not entry.disabled:
-                definition = _of_entry(_free_name(name, byname), entry, ground, expand, str(path))
+                definition = _of_entry(
+                    _free_name(name, byname), entry, session_environment, expand, str(path)
+                )
                 byname[definition.name] = definition
         except (msgspec.ValidationError, McpError) as error:
             problems.append(f"{path}: server {name[:64]!r}: {error}")
 
 
 def _of_entry(
-    name: str, entry: _Entry, ground: SessionEnvironment, expand: Callable[[str], str], source: str
+    name: str,
+    entry: _Entry,
+    session_environment: SessionEnvironment,
+    expand: Callable[[str], str],
+    source: str,
 ) -> ServerDefinition:
     if entry.type == "sse":
         raise McpError("the old transport 'sse' is not supported; use its address for 'http'")
@@ -263,7 +276,7 @@ def _of_entry(
         name=name,
         command=tuple(expand(word) for word in words),
         env=_expanded(entry.env, expand),
-        cwd=_directory(entry.cwd, ground),
+        cwd=_directory(entry.cwd, session_environment),
         url=None if entry.url is None else expand(entry.url),
         headers=_expanded(entry.headers, expand),
         source=source,
@@ -279,10 +292,10 @@ def _free_name(name: str, taken: Mapping[str, Any]) -> str:
     return found
 
 
-def _directory(cwd: str | None, ground: SessionEnvironment) -> str | None:
+def _directory(cwd: str | None, session_environment: SessionEnvironment) -> str | None:
     if cwd is None:
         return None
-    return os.path.normpath(Path(ground.project) / Path(cwd).expanduser())
+    return os.path.normpath(Path(session_environment.project) / Path(cwd).expanduser())
 
 
 def _expanded(values: Mapping[str, str], expand: Callable[[str], str]) -> dict[str, str]:

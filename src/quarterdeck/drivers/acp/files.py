@@ -42,13 +42,13 @@ class ServedFiles:
             NotPermittedError: it may not be read.
         """
         await self._expect_inside(request.path)
-        deed = ServedCall(
+        call = ServedCall(
             name="read",
             kind="read",
             title=f"Read {PurePath(request.path).name}",
             raw_input={"path": request.path},
         )
-        return await self._host.carry_out(deed, lambda _: self._read(request))
+        return await self._host.carry_out(call, lambda _: self._read(request))
 
     async def write(self, request: acp.WriteTextFileRequest) -> acp.Empty:
         """Write a text file as a whole; directories on the way are made.
@@ -58,14 +58,14 @@ class ServedFiles:
             NotPermittedError: it may not be written.
         """
         await self._expect_inside(request.path)
-        deed = ServedCall(
+        call = ServedCall(
             name="write",
             kind="edit",
             title=f"Write {PurePath(request.path).name}",
             raw_input={"path": request.path},
             content=(Diff(path=request.path, new_text=request.content),),
         )
-        return await self._host.carry_out(deed, lambda _: self._write(request))
+        return await self._host.carry_out(call, lambda _: self._write(request))
 
     async def _expect_inside(self, path: str) -> None:
         """Nobody is asked about what is refused in any case."""

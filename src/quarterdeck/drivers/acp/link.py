@@ -114,7 +114,7 @@ class AcpLink:
     _host: LinkHost
     _connection: AcpConnection
     _translator: AcpTranslator
-    _desk: AcpRequestHandler
+    _request_handler: AcpRequestHandler
     _router: AcpClientRouter
     _chooser: AcpSettingsWriter
     _prompts: acp.PromptCapabilities
@@ -171,9 +171,9 @@ class AcpLink:
             drops_echoes=ECHOES_PROMPTS in quirks,
         )
         files = ServedFiles(system.files, host, is_missing_empty=EMPTY_FOR_MISSING in quirks)
-        self._desk = AcpRequestHandler(host, self._translator, files, terminals)
+        self._request_handler = AcpRequestHandler(host, self._translator, files, terminals)
         self._router = AcpClientRouter(self._translator)
-        self._desk.serve(self._router)
+        self._request_handler.serve(self._router)
         self._connection = AcpConnection(
             stream,
             self._router,
@@ -196,7 +196,7 @@ class AcpLink:
         opened = await open_session(connection, launch, opening, hello, way)
         self._translator.mute(False)
         session = self._router.session or opened.session_id
-        self._desk.session = self._router.session = session
+        self._request_handler.session = self._router.session = session
         for event in self._settings.opened(opened):
             await self._host.emit(event)
         await self._router.catch_up()
@@ -245,7 +245,7 @@ class AcpLink:
             raise await self._verdict() from None
         finally:
             translator.end_turn()
-            await self._desk.drop_questions()
+            await self._request_handler.drop_questions()
         await self._tell_malformed()
         return outcome_of_answer(answer, failure=translator.failure, cost=self._spent(before))
 
@@ -270,7 +270,7 @@ class AcpLink:
         """Tell the agent to stop; what it was asking is answered as cancelled before."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_ANSWERING):
-                await self._desk.all_answered()
+                await self._request_handler.all_answered()
         note = acp.CancelNotification(session_id=self._session)
         await self._connection.send(acp.SESSION_CANCEL, note)
 

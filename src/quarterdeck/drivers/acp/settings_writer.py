@@ -79,8 +79,8 @@ class AcpSettingsWriter:
         began = self._settings.mode
         await self.mode(modes[0])
         if self._settings.mode not in modes:
-            told = f"It started in {began!r} and reports that it is in {self._settings.mode!r} now."
-            raise UnsupportedError(self._agent, "acp", f"be set to its mode {modes[0]!r}", told)
+            text = f"It started in {began!r} and reports that it is in {self._settings.mode!r} now."
+            raise UnsupportedError(self._agent, "acp", f"be set to its mode {modes[0]!r}", text)
 
     async def mode(self, mode: str) -> None:
         """Use another mode."""

@@ -140,14 +140,14 @@ class ServedTerminals:
             raise RpcError(INVALID_REQUEST, f"{_MOST} terminals are open; release one first")
         line = _line(request)
         where = {"cwd": request.cwd} if request.cwd else {}
-        deed = ServedCall(
+        call = ServedCall(
             name="terminal",
             kind="execute",
             title=line,
             raw_input={"command": line, **where},
             sandbox=await self._terminals.sandbox(),
         )
-        terminal = await self._host.carry_out(deed, lambda how: self._begin(request, how))
+        terminal = await self._host.carry_out(call, lambda how: self._begin(request, how))
         return acp.CreateTerminalResponse(terminal_id=terminal.id)
 
     async def _begin(self, request: acp.CreateTerminalRequest, how: Containment) -> Terminal:

@@ -1,8 +1,8 @@
 """Agents that are servers: ``codex app-server`` over JSON-RPC, ``opencode serve`` over HTTP.
 
-Each may be started for a session, or run already and be shared (``attached``, ``websocket``).
+Each may be started for a session, or run already and be shared (``running_server``).
 
-``codex`` and ``opencode`` are the links; ``codex_*`` and ``opencode_*`` are their parts: what a
-server says becomes events in a reader that is pure, what it asks is answered at a desk, what an
-opening asks for is worked out before anything starts.
+In ``codex`` and ``opencode``, ``link`` uses the parts: ``events`` turns what a server sends into
+events and is pure, ``requests`` answers what it asks, ``params`` works out what the options of a
+session mean before anything starts.
 """

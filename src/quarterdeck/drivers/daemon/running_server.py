@@ -38,6 +38,6 @@ def password_of(launch: Launch, opening: DriverSessionOptions) -> str:
         return ""
     found = {**os.environ, **launch.environment, **opening.options.variables}.get(name)
     if not found:
-        told = f"{launch.agent}: the variable {name!r}, which holds the password of "
-        raise OpenFailedError(f"{told}{launch.url!r}, is not set.")
+        text = f"{launch.agent}: the variable {name!r}, which holds the password of "
+        raise OpenFailedError(f"{text}{launch.url!r}, is not set.")
     return found

@@ -218,10 +218,10 @@ class _Reading:
     def _assistant(self, entry: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         message, parent = as_map(entry.get("message")), self._parent(entry)
         if entry.get("isApiErrorMessage"):
-            told = "\n".join(as_text(one.get("text")) for one in blocks_of(message.get("content")))
-            self._turns.stop("failed", told or None)
+            text = "\n".join(as_text(one.get("text")) for one in blocks_of(message.get("content")))
+            self._turns.stop("failed", text or None)
             yield from self._turns.tell(
-                NoticePosted(title=told or "failed", severity="error"), time
+                NoticePosted(title=text or "failed", severity="error"), time
             )
             return
         usage = as_map(message.get("usage"))
@@ -284,8 +284,8 @@ class _Reading:
             case "compact_boundary":
                 self._boundary = True
             case "api_error":
-                told = as_text(entry.get("content")) or "the model's vendor failed"
-                yield from self._turns.tell(NoticePosted(title=told, severity="warning"), time)
+                title = as_text(entry.get("content")) or "the model's vendor failed"
+                yield from self._turns.tell(NoticePosted(title=title, severity="warning"), time)
             case _:
                 pass  # reminders, timings, output of commands
 

@@ -91,9 +91,9 @@ class CodexHistory:
         reading, path = CodexItemReader(past.id, tally), Path(past.path)
         pieces, missing = rollout_lineage(self._home, path)
         if missing is not None:
-            told = f"Earlier entries are in {missing!r}, which is missing or cannot be read"
+            title = f"Earlier entries are in {missing!r}, which is missing or cannot be read"
             yield HistoryEvent(
-                event=NoticePosted(title=told, severity="warning"), time=past.started
+                event=NoticePosted(title=title, severity="warning"), time=past.started
             )
         for piece in pieces:
             for entry in _entries(piece.path, tally):

@@ -76,8 +76,8 @@ class Rollout:
         if named is None:
             return None
         day, clock, session, piece = named.groups()
-        told = f"{day}T{clock.replace('-', ':')}" if clock else day
-        return cls(file=file, session=session, id=piece or session, started=parse_time(told))
+        text = f"{day}T{clock.replace('-', ':')}" if clock else day
+        return cls(file=file, session=session, id=piece or session, started=parse_time(text))
 
     @classmethod
     def named(cls, path: Path) -> "Rollout | None":

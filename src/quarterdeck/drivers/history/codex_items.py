@@ -159,9 +159,9 @@ class CodexItemReader:
                     yield from self._turns.prompt(content, time, self._turn)
             case "assistant":
                 texts = (as_text(as_map(one).get("text")) for one in as_list(item.get("content")))
-                if said := "".join(texts):
+                if text := "".join(texts):
                     yield from self._answered()
-                    self._unasked = said, time
+                    self._unasked = text, time
                 if self._is_asked:
                     yield from self._answered()
             case _:
@@ -169,9 +169,9 @@ class CodexItemReader:
 
     def _reasoning(self, item: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         parts = as_list(item.get("summary")) or as_list(item.get("content"))
-        said = "\n\n".join(filter(None, (as_text(as_map(one).get("text")) for one in parts)))
-        if said:
-            yield from self._turns.tell(thought(said, self._turns.message()), time)
+        text = "\n\n".join(filter(None, (as_text(as_map(one).get("text")) for one in parts)))
+        if text:
+            yield from self._turns.tell(thought(text, self._turns.message()), time)
 
     def _search(self, item: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         action = as_map(item.get("action"))
@@ -204,11 +204,11 @@ class CodexItemReader:
                 self._turns.stop("cancelled", reason)
                 yield from self._turns.end()
             case "error" | "stream_error" as kind:
-                told = as_text(event.get("message")) or "an error"
+                title = as_text(event.get("message")) or "an error"
                 severity = "error" if kind == "error" else "warning"
                 if kind == "error":
-                    self._turns.stop("failed", told)
-                yield from self._turns.tell(NoticePosted(title=told, severity=severity), time)
+                    self._turns.stop("failed", title)
+                yield from self._turns.tell(NoticePosted(title=title, severity=severity), time)
             case kind if kind not in _TOLD_TWICE:
                 self._tally.note_unknown(kind)
             case _:
@@ -296,11 +296,11 @@ def _ended(item: Mapping[str, Any]) -> ToolCallEnded:
     )
 
 
-def _tokens(told: Mapping[str, Any]) -> TokenUsage:
+def _tokens(data: Mapping[str, Any]) -> TokenUsage:
     return TokenUsage(
-        input=as_number(told.get("input_tokens")),
-        output=as_number(told.get("output_tokens")),
-        cached=as_number(told.get("cached_input_tokens")),
-        cache_written=as_number(told.get("cache_write_input_tokens")),
-        thought=as_number(told.get("reasoning_output_tokens")),
+        input=as_number(data.get("input_tokens")),
+        output=as_number(data.get("output_tokens")),
+        cached=as_number(data.get("cached_input_tokens")),
+        cache_written=as_number(data.get("cache_write_input_tokens")),
+        thought=as_number(data.get("reasoning_output_tokens")),
     )

@@ -52,8 +52,8 @@ class AmbiguousHistorySessionError(HistoryError):
     """Several sessions begin so."""
 
     def __init__(self, id_: str, found: Sequence[str]) -> None:
-        told = ", ".join(found[:5])
-        super().__init__(f"{id_!r} is ambiguous: {told}; give a longer prefix or --agent")
+        text = ", ".join(found[:5])
+        super().__init__(f"{id_!r} is ambiguous: {text}; give a longer prefix or --agent")
 
 
 class HistoryLockedError(HistoryError):

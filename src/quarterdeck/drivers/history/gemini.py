@@ -81,8 +81,8 @@ def read_logged(past: HistorySession, tally: ReadTally) -> Iterator[HistoryEvent
     whole = read_json(Path(past.path))
     tally.corrupt += not isinstance(whole, list)
     turns = TurnBuilder("gemini", past.id)
-    told = NoticePosted(title="Gemini stored only the prompts of this session")
-    yield from turns.outside(told, past.started)
+    event = NoticePosted(title="Gemini stored only the prompts of this session")
+    yield from turns.outside(event, past.started)
     for entry in map(as_map, as_list(whole)):
         said = as_text(entry.get("message"))
         if entry.get("sessionId") == past.id and said:

@@ -41,8 +41,8 @@ def said_by_person(one: Mapping[str, Any]) -> str:
     """What a person said in a message; empty if it is none of that."""
     if one.get("type") != "user":
         return ""
-    said = "\n".join(as_text(part.get("text")) for part in _parts(one) if part.get("text"))
-    return "" if said.lstrip().startswith((*_CONTEXT, _SNAPSHOT)) else said
+    text = "\n".join(as_text(part.get("text")) for part in _parts(one) if part.get("text"))
+    return "" if text.lstrip().startswith((*_CONTEXT, _SNAPSHOT)) else text
 
 
 def _parts(one: Mapping[str, Any]) -> "list[Mapping[str, Any]]":
@@ -111,11 +111,11 @@ class GeminiMessageReader:
             case "gemini" | "model":
                 yield from self._answer(one, time)
             case "info" | "warning" | "error" as severity:
-                said = "\n".join(as_text(part.get("text")) for part in _parts(one))
+                text = "\n".join(as_text(part.get("text")) for part in _parts(one))
                 if severity == "error":
-                    self._turns.stop("failed", said or None)
+                    self._turns.stop("failed", text or None)
                 yield from self._turns.tell(
-                    NoticePosted(title=said or severity, severity=severity), time
+                    NoticePosted(title=text or severity, severity=severity), time
                 )
             case kind:
                 self._tally.note_unknown(kind)
@@ -137,11 +137,11 @@ class GeminiMessageReader:
             self._model = model
             yield from self._turns.outside(SessionChanged(model=model), time)
         thoughts = map(as_map, as_list(one.get("thoughts")))
-        if told := "".join(map(_thought, thoughts)):
-            yield from self._turns.tell(thought(told, self._turns.message()), time)
+        if text := "".join(map(_thought, thoughts)):
+            yield from self._turns.tell(thought(text, self._turns.message()), time)
         parts = _parts(one)
-        if said := "".join(as_text(part.get("text")) for part in parts if not part.get("thought")):
-            yield from self._turns.tell(message(said, self._turns.message()), time)
+        if text := "".join(as_text(part.get("text")) for part in parts if not part.get("thought")):
+            yield from self._turns.tell(message(text, self._turns.message()), time)
         for part in parts:
             if called := as_map(part.get("functionCall")):
                 yield from self._turns.tell(_called(called), time)
@@ -160,8 +160,8 @@ class GeminiMessageReader:
             yield from self._turns.outside(event, time)
 
 
-def _thought(told: Mapping[str, Any]) -> str:
-    subject, rest = as_text(told.get("subject")), as_text(told.get("description"))
+def _thought(data: Mapping[str, Any]) -> str:
+    subject, rest = as_text(data.get("subject")), as_text(data.get("description"))
     return f"**{subject}**\n{rest}\n" if subject else rest
 
 

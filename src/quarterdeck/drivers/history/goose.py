@@ -184,13 +184,13 @@ class _Reading:
         id_ = as_text(part.get("id"))
         match as_text(part.get("type")):
             case "text":
-                said = as_text(part.get("text"))
-                if role == "assistant" and said:
-                    yield from self._turns.tell(message(said, self._turns.message()), time)
+                text = as_text(part.get("text"))
+                if role == "assistant" and text:
+                    yield from self._turns.tell(message(text, self._turns.message()), time)
             case "thinking" | "reasoning":
-                said = as_text(part.get("thinking")) or as_text(part.get("text"))
-                if said:
-                    yield from self._turns.tell(thought(said, self._turns.message()), time)
+                text = as_text(part.get("thinking")) or as_text(part.get("text"))
+                if text:
+                    yield from self._turns.tell(thought(text, self._turns.message()), time)
             case "toolRequest":
                 call = as_map(as_map(part.get("toolCall")).get("value"))
                 begun = call_started(id_, as_text(call.get("name")), call.get("arguments"))

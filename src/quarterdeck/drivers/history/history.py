@@ -246,10 +246,10 @@ def _said(event: Event) -> str:
             return ""
 
 
-def _snippet(said: str, lower: str, words: Iterable[str]) -> str:
+def _snippet(text: str, lower: str, words: Iterable[str]) -> str:
     at = min(lower.find(word) for word in words)
     start = max(0, at - _AROUND)
-    cut = said[start : at + _AROUND]
+    cut = text[start : at + _AROUND]
     return (
-        ("…" if start else "") + " ".join(cut.split()) + ("…" if at + _AROUND < len(said) else "")
+        ("…" if start else "") + " ".join(cut.split()) + ("…" if at + _AROUND < len(text) else "")
     )

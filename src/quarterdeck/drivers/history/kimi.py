@@ -142,10 +142,10 @@ class _Reading:
         match as_text(event.get("type")):
             case "content.part":
                 part = as_map(event.get("part"))
-                if said := as_text(part.get("think")) or as_text(part.get("thinking")):
-                    yield from self._turns.tell(thought(said, self._turns.message()), time)
-                elif said := as_text(part.get("text")):
-                    yield from self._turns.tell(message(said, self._turns.message()), time)
+                if text := as_text(part.get("think")) or as_text(part.get("thinking")):
+                    yield from self._turns.tell(thought(text, self._turns.message()), time)
+                elif text := as_text(part.get("text")):
+                    yield from self._turns.tell(message(text, self._turns.message()), time)
             case "tool.call":
                 begun = call_started(
                     as_text(event.get("toolCallId")),
@@ -180,12 +180,12 @@ def _ended(event: Mapping[str, Any]) -> Any:
     return call_ended(as_text(event.get("toolCallId")), "failed" if failed else "completed", output)
 
 
-def _usage(told: Mapping[str, Any]) -> TokenUsage:
-    cached = as_number(told.get("inputCacheRead"))
-    written = as_number(told.get("inputCacheCreation"))
+def _usage(data: Mapping[str, Any]) -> TokenUsage:
+    cached = as_number(data.get("inputCacheRead"))
+    written = as_number(data.get("inputCacheCreation"))
     return TokenUsage(
-        input=as_number(told.get("inputOther")) + cached + written,
-        output=as_number(told.get("output")),
+        input=as_number(data.get("inputOther")) + cached + written,
+        output=as_number(data.get("output")),
         cached=cached,
         cache_written=written,
     )

@@ -162,12 +162,12 @@ class _Reading:
         began = parse_time(as_map(part.get("time")).get("start")) or time
         match as_text(part.get("type")):
             case "text":
-                if said := as_text(part.get("text")):
-                    said_ = message(said, self._turns.message())
+                if text := as_text(part.get("text")):
+                    said_ = message(text, self._turns.message())
                     yield from self._turns.tell(said_, began, parent)
             case "reasoning":
-                if said := as_text(part.get("text")):
-                    thought_ = thought(said, self._turns.message())
+                if text := as_text(part.get("text")):
+                    thought_ = thought(text, self._turns.message())
                     yield from self._turns.tell(thought_, began, parent)
             case "tool":
                 yield from self._call(part, time, parent, depth)

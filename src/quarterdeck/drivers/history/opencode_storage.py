@@ -203,7 +203,7 @@ class OpencodeFiles:
             first = upgrade_message(as_map(read_json(file.path, budget, most=_SESSION_FILE)))
             parts = [as_map(part) for part in as_list(first.get("parts"))]
             parts = parts or [one.data for one in self.parts(session, file.path.stem, ReadTally())]
-            return next((said for part in parts if (said := as_text(part.get("text")))), "")
+            return next((text for part in parts if (text := as_text(part.get("text")))), "")
         return ""
 
     def _past(self, file: FoundFile, budget: ReadBudget) -> HistorySession | None:
@@ -253,11 +253,11 @@ def upgrade_message(message: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
-def _part(part: Mapping[str, Any], told: Mapping[str, Any]) -> Mapping[str, Any]:
+def _part(part: Mapping[str, Any], data: Mapping[str, Any]) -> Mapping[str, Any]:
     call = as_map(part.get("toolInvocation"))
     if not call:
         return part
-    about = as_map(told.get(as_text(call.get("toolCallId"))))
+    about = as_map(data.get(as_text(call.get("toolCallId"))))
     return {
         "type": "tool",
         "tool": call.get("toolName"),

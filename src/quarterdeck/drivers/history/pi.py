@@ -132,30 +132,30 @@ class _Reading:
         yield from self._turns.end()
 
     def _message(
-        self, said: Mapping[str, Any], entry: Mapping[str, Any], time: int | None
+        self, data: Mapping[str, Any], entry: Mapping[str, Any], time: int | None
     ) -> Iterator[HistoryEvent]:
-        match as_text(said.get("role")):
+        match as_text(data.get("role")):
             case "user":
-                content = content_of(said.get("content"))
+                content = content_of(data.get("content"))
                 yield from self._turns.prompt(content, time, as_text(entry.get("id")))
             case "assistant":
-                yield from self._answer(said, time)
+                yield from self._answer(data, time)
             case "toolResult":
-                failed = said.get("isError") is True
-                output = text_of_parts(said.get("content"))
+                failed = data.get("isError") is True
+                output = text_of_parts(data.get("content"))
                 ended = call_ended(
-                    as_text(said.get("toolCallId")), "failed" if failed else "completed", output
+                    as_text(data.get("toolCallId")), "failed" if failed else "completed", output
                 )
                 yield from self._turns.tell(ended, time)
             case "bashExecution":
-                yield from self._typed(said, as_text(entry.get("id")), time)
+                yield from self._typed(data, as_text(entry.get("id")), time)
             case "system" | "custom" | "branchSummary" | "compactionSummary":
                 return
             case kind:
                 self._tally.note_unknown(f"message {kind}")
 
-    def _answer(self, said: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
-        for part in map(as_map, as_list(said.get("content"))):
+    def _answer(self, data: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
+        for part in map(as_map, as_list(data.get("content"))):
             match as_text(part.get("type")):
                 case "text" if words := as_text(part.get("text")):
                     yield from self._turns.tell(message(words, self._turns.message()), time)
@@ -168,21 +168,21 @@ class _Reading:
                     yield from self._turns.tell(begun, time)
                 case _:
                     continue
-        usage = as_map(said.get("usage"))
+        usage = as_map(data.get("usage"))
         if usage:
             cost = as_map(usage.get("cost")).get("total")
             self._turns.spend(_usage(usage), cost if isinstance(cost, int | float) else 0.0)
-        if how := _STOPS.get(as_text(said.get("stopReason"))):
-            self._turns.stop(how, as_text(said.get("errorMessage")) or None)
+        if how := _STOPS.get(as_text(data.get("stopReason"))):
+            self._turns.stop(how, as_text(data.get("errorMessage")) or None)
         else:
             self._turns.stop("end_turn")
 
-    def _typed(self, said: Mapping[str, Any], id_: str, time: int | None) -> Iterator[HistoryEvent]:
+    def _typed(self, data: Mapping[str, Any], id_: str, time: int | None) -> Iterator[HistoryEvent]:
         """A command that the person ran with ``!``."""
-        begun = call_started(f"typed-{id_}", "bash", {"command": as_text(said.get("command"))})
+        begun = call_started(f"typed-{id_}", "bash", {"command": as_text(data.get("command"))})
         yield from self._turns.tell(begun, time)
-        failed = as_number(said.get("exitCode")) != 0
-        output = as_text(said.get("output"))
+        failed = as_number(data.get("exitCode")) != 0
+        output = as_text(data.get("output"))
         ended = call_ended(f"typed-{id_}", "failed" if failed else "completed", output)
         yield from self._turns.tell(ended, time)
 
@@ -196,12 +196,12 @@ class _Reading:
             yield from self._turns.outside(event, time)
 
 
-def _usage(told: Mapping[str, Any]) -> TokenUsage:
-    cached, written = as_number(told.get("cacheRead")), as_number(told.get("cacheWrite"))
+def _usage(data: Mapping[str, Any]) -> TokenUsage:
+    cached, written = as_number(data.get("cacheRead")), as_number(data.get("cacheWrite"))
     return TokenUsage(
-        input=as_number(told.get("input")) + cached + written,
-        output=as_number(told.get("output")),
+        input=as_number(data.get("input")) + cached + written,
+        output=as_number(data.get("output")),
         cached=cached,
         cache_written=written,
-        thought=as_number(told.get("reasoning")),
+        thought=as_number(data.get("reasoning")),
     )

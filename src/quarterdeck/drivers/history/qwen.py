@@ -155,9 +155,9 @@ class _Reading:
             self._model = model
             yield from self._turns.outside(SessionChanged(model=model), time)
         for part in _parts(entry):
-            if said := as_text(part.get("text")):
+            if text := as_text(part.get("text")):
                 make = thought if part.get("thought") is True else message
-                yield from self._turns.tell(make(said, self._turns.message()), time)
+                yield from self._turns.tell(make(text, self._turns.message()), time)
             if call := as_map(part.get("functionCall")):
                 begun = call_started(
                     as_text(call.get("id")), as_text(call.get("name")), call.get("args")
@@ -210,11 +210,11 @@ def _content(entry: Mapping[str, Any]) -> Iterator[ContentBlock]:
             yield ImageContent(data=data["data"], mime_type=data["mimeType"])
 
 
-def _usage(told: Mapping[str, Any]) -> TokenUsage:
-    thinking = as_number(told.get("thoughtsTokenCount"))
+def _usage(data: Mapping[str, Any]) -> TokenUsage:
+    thinking = as_number(data.get("thoughtsTokenCount"))
     return TokenUsage(
-        input=as_number(told.get("promptTokenCount")),
-        output=as_number(told.get("candidatesTokenCount")) + thinking,
-        cached=as_number(told.get("cachedContentTokenCount")),
+        input=as_number(data.get("promptTokenCount")),
+        output=as_number(data.get("candidatesTokenCount")) + thinking,
+        cached=as_number(data.get("cachedContentTokenCount")),
         thought=thinking,
     )

@@ -89,7 +89,7 @@ def text_of_parts(parts: Any) -> str:
     """The texts of such parts, a line each."""
     if isinstance(parts, str):
         return parts
-    return "\n".join(said for one in as_list(parts) if (said := as_text(as_map(one).get("text"))))
+    return "\n".join(text for one in as_list(parts) if (text := as_text(as_map(one).get("text"))))
 
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"

@@ -188,11 +188,11 @@ class _Reading:
                 content = content_of(entry.get("content"))
                 yield from self._turns.prompt(content, time, as_text(entry.get("turnId")))
             case "message", "assistant":
-                if said := text_of_parts(entry.get("content")):
-                    yield from self._turns.tell(message(said, self._turns.message()), time)
+                if text := text_of_parts(entry.get("content")):
+                    yield from self._turns.tell(message(text, self._turns.message()), time)
             case (("reasoning" | "thought" | "thinking"), _):
-                if said := text_of_parts(entry.get("content")) or as_text(entry.get("text")):
-                    yield from self._turns.tell(thought(said, self._turns.message()), time)
+                if text := text_of_parts(entry.get("content")) or as_text(entry.get("text")):
+                    yield from self._turns.tell(thought(text, self._turns.message()), time)
             case "effect", _:
                 yield from self._effect(entry, time)
             case kind, _:
@@ -213,7 +213,7 @@ class _Reading:
         if status in ("running", "pending", "waiting"):
             return
         output = as_map(state.get("output"))
-        said = as_text(state.get("outputText")) or text_of_parts(output.get("content"))
+        text = as_text(state.get("outputText")) or text_of_parts(output.get("content"))
         failed = (
             output.get("type") == "error" or as_map(state.get("display")).get("success") is False
         )
@@ -221,5 +221,5 @@ class _Reading:
         given = as_map(detail.get("input"))
         diff = {"path": as_map(output.get("structured_content")).get("path")}
         diff["new"] = given.get("content") if "write" in name else None
-        ended = call_ended(id_, how, said, diff if how == "completed" else None)
+        ended = call_ended(id_, how, text, diff if how == "completed" else None)
         yield from self._turns.tell(ended, parse_time(entry.get("updatedAt")) or time)

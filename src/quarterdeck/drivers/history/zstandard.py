@@ -34,8 +34,8 @@ def open_zstd(path: Path) -> Generator[IO[bytes]]:
     """
     module, program = _module(), _program()
     if module is None and program is None:
-        told = "it is compressed: install the program zstd, or use Python 3.14"
-        raise HistoryUnreadableError(path, told)
+        text = "it is compressed: install the program zstd, or use Python 3.14"
+        raise HistoryUnreadableError(path, text)
     with open_plain(path) as packed:
         if module is not None:
             yield cast("IO[bytes]", _ByModule(path, module, packed))

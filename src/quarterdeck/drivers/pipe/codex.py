@@ -97,33 +97,33 @@ class CodexExecReader:
 
     # The turn
 
-    def _completed(self, told: Mapping[str, Any]) -> Iterator[Event]:
+    def _completed(self, data: Mapping[str, Any]) -> Iterator[Event]:
         """The figures count the whole thread; the turn's own are what was added."""
         self._is_complete = True
         total = TokenUsage(
-            input=as_number(told.get("input_tokens")),
-            output=as_number(told.get("output_tokens")),
-            cached=as_number(told.get("cached_input_tokens")),
-            cache_written=as_number(told.get("cache_write_input_tokens")),
-            thought=as_number(told.get("reasoning_output_tokens")),
+            input=as_number(data.get("input_tokens")),
+            output=as_number(data.get("output_tokens")),
+            cached=as_number(data.get("cached_input_tokens")),
+            cache_written=as_number(data.get("cache_write_input_tokens")),
+            thought=as_number(data.get("reasoning_output_tokens")),
         )
         if self._before is not None:
             self._usage = total.since(self._before)
         yield UsageReported(session_tokens=total)
 
-    def _failure(self, told: str) -> Iterator[Event]:
-        self._failed = told or self._error or "codex reported a failed turn without a reason"
+    def _failure(self, text: str) -> Iterator[Event]:
+        self._failed = text or self._error or "codex reported a failed turn without a reason"
         self._error = ""
         yield from self._limit(self._failed)
 
-    def _trouble(self, told: str) -> Iterator[Event]:
+    def _trouble(self, text: str) -> Iterator[Event]:
         """An error: a retry, or the failure that ends the turn and is told again."""
         yield from self._flush()
-        retry = _RETRY.match(told)
+        retry = _RETRY.match(text)
         if retry is None:
-            self._error = told
+            self._error = text
             return
-        reason = retry[2] or told
+        reason = retry[2] or text
         yield from self._limit(reason)
         yield RetryScheduled(attempt=int(retry[1]) + 1, delay=0.0, reason=reason)
 
@@ -133,8 +133,8 @@ class CodexExecReader:
             yield NoticePosted(title=self._error, severity="error")
             self._error = ""
 
-    def _limit(self, told: str) -> Iterator[Event]:
-        limited = rate_limit(told)
+    def _limit(self, text: str) -> Iterator[Event]:
+        limited = rate_limit(text)
         if limited is not None and not self._limited:
             self._limited = True
             yield limited
@@ -248,12 +248,12 @@ def _updated(call: ToolCallId, item: Mapping[str, Any]) -> ToolCallUpdated:
 
 def _ended(call: ToolCallId, item: Mapping[str, Any]) -> ToolCallEnded:
     status = as_text(item.get("status"))
-    told = as_text(as_map(item.get("error")).get("message"))
+    text = as_text(as_map(item.get("error")).get("message"))
     raw = {key: item[key] for key in _RESULTS if item.get(key) is not None}
     return ToolCallEnded(
         call=call,
         status=_ENDS.get(status, "completed"),
-        reason=told or (status if status == "declined" else None),
+        reason=text or (status if status == "declined" else None),
         content=output_content(_output(item)),
         locations=_locations(item),
         raw_output=raw or None,

@@ -56,8 +56,8 @@ class CursorReader:
             case "assistant":
                 yield from self._said(value)
             case "thinking":
-                if told := as_text(value.get("text")):
-                    yield thought(told)
+                if text := as_text(value.get("text")):
+                    yield thought(text)
             case "tool_call":
                 self._message = self._pieces = ""
                 yield from _call(value)
@@ -75,19 +75,19 @@ class CursorReader:
         usage = _usage(as_map(result.get("usage")))
         if self._result is not None and result.get("is_error") is not True:
             return TurnOutcome(stop="end_turn", usage=usage)
-        told = as_text(result.get("result"))
-        return TurnOutcome(stop="failed", reason=failure_text(left, told), usage=usage)
+        text = as_text(result.get("result"))
+        return TurnOutcome(stop="failed", reason=failure_text(left, text), usage=usage)
 
     def _said(self, value: Mapping[str, Any]) -> Iterator[Event]:
         blocks = map(as_map, as_list(as_map(value.get("message")).get("content")))
-        said = "".join(as_text(block.get("text")) for block in blocks)
+        text = "".join(as_text(block.get("text")) for block in blocks)
         if not self._message:
             self._message = new_message_id()
         if "timestamp_ms" in value and "model_call_id" not in value:
-            self._pieces += said
-            yield message(said, self._message)
+            self._pieces += text
+            yield message(text, self._message)
             return
-        rest = said.removeprefix(self._pieces) if said.startswith(self._pieces) else said
+        rest = text.removeprefix(self._pieces) if text.startswith(self._pieces) else text
         if rest:
             yield message(rest, self._message)
         self._message = self._pieces = ""
@@ -126,16 +126,16 @@ def _call(value: Mapping[str, Any]) -> Iterator[Event]:
         yield UnknownEvent(origin="cursor", raw=dict(value))
 
 
-def _usage(told: Mapping[str, Any]) -> TokenUsage | None:
-    if not told:
+def _usage(data: Mapping[str, Any]) -> TokenUsage | None:
+    if not data:
         return None
     cached, written = (
-        as_number(told.get("cacheReadTokens")),
-        as_number(told.get("cacheWriteTokens")),
+        as_number(data.get("cacheReadTokens")),
+        as_number(data.get("cacheWriteTokens")),
     )
     return TokenUsage(
-        input=as_number(told.get("inputTokens")) + cached + written,
-        output=as_number(told.get("outputTokens")),
+        input=as_number(data.get("inputTokens")) + cached + written,
+        output=as_number(data.get("outputTokens")),
         cached=cached,
         cache_written=written,
     )

@@ -103,11 +103,11 @@ def compile_table(agent: str, events: Mapping[str, Any]) -> EventTable:
     try:
         table = msgspec.convert(dict(events), EventTable)
     except msgspec.ValidationError as error:
-        told = f"{agent}: transports.pipe.events: {error}. docs/agents-pipe.md has every field."
-        raise BadAgentFileError(told) from error
+        text = f"{agent}: transports.pipe.events: {error}. docs/agents-pipe.md has every field."
+        raise BadAgentFileError(text) from error
     if not table.rules:
-        told = f"{agent}: transports.pipe.events.rules is missing: it says what lines mean."
-        raise BadAgentFileError(f"{told} docs/agents-pipe.md has every field.")
+        text = f"{agent}: transports.pipe.events.rules is missing: it says what lines mean."
+        raise BadAgentFileError(f"{text} docs/agents-pipe.md has every field.")
     return table
 
 

@@ -96,17 +96,17 @@ class GeminiReader:
         yield message(content, self._message)
 
     def _trouble(self, value: Mapping[str, Any]) -> Iterator[Event]:
-        told = as_text(value.get("message"))
+        title = as_text(value.get("message"))
         if value.get("severity") == "error":
-            self._error = told
-            yield NoticePosted(title=told, severity="error")
+            self._error = title
+            yield NoticePosted(title=title, severity="error")
         else:
-            yield NoticePosted(title=told, severity="warning")
+            yield NoticePosted(title=title, severity="warning")
 
 
 def _started(value: Mapping[str, Any]) -> ToolCallStarted:
     name, given = as_text(value.get("tool_name")), as_map(value.get("parameters"))
-    about = next((told for key in _TITLES if (told := as_text(given.get(key)))), "")
+    about = next((text for key in _TITLES if (text := as_text(given.get(key)))), "")
     path = as_text(given.get("file_path")) or as_text(given.get("absolute_path"))
     return ToolCallStarted(
         call=ToolCallId(as_text(value.get("tool_id")) or name),

@@ -160,9 +160,9 @@ class GenericReader:
             return ()
         return self._fail(rule.said(value, "text"))
 
-    def _fail(self, told: str) -> Iterable[Event]:
-        self._error = told or self._error or ""
-        limited = rate_limit(told)
+    def _fail(self, text: str) -> Iterable[Event]:
+        self._error = text or self._error or ""
+        limited = rate_limit(text)
         return (limited,) if limited is not None else ()
 
 
@@ -274,8 +274,8 @@ def _compiled(rule: EventRule) -> _Compiled:
     )
 
 
-def _conditions(told: Mapping[str, Any]) -> _Conditions:
-    return {parse_path(path): tuple(as_list(wanted)) or (wanted,) for path, wanted in told.items()}
+def _conditions(data: Mapping[str, Any]) -> _Conditions:
+    return {parse_path(path): tuple(as_list(wanted)) or (wanted,) for path, wanted in data.items()}
 
 
 def _text(value: object) -> str:

@@ -251,8 +251,8 @@ class OneshotLink:
         return self._session is not None and not self._is_kept and self._told == 0
 
     async def _begin_anew(self, outcome: TurnOutcome) -> None:
-        told = "The agent stored nothing of the conversation so far; it starts a new session."
-        await self._emit(NoticePosted(title=told, severity="warning", description=outcome.reason))
+        title = "The agent stored nothing of the conversation so far; it starts a new session."
+        await self._emit(NoticePosted(title=title, severity="warning", description=outcome.reason))
         self._session = None
         self._total = TokenUsage()
 

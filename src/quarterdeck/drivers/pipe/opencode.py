@@ -85,8 +85,8 @@ class OpencodeRunReader:
         """A step begins; the same one again means that the model's stream broke off."""
         if step and step == self._step:
             self._tries += 1
-            told = "the model's answer was interrupted; opencode retries"
-            yield RetryScheduled(attempt=self._tries, delay=0.0, reason=told)
+            reason = "the model's answer was interrupted; opencode retries"
+            yield RetryScheduled(attempt=self._tries, delay=0.0, reason=reason)
         else:
             self._step, self._tries = step, 1
 

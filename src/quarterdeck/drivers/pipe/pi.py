@@ -101,16 +101,16 @@ class PiReader:
         elif change.get("type") == "thinking_delta":
             yield thought(delta, self._message)
 
-    def _said(self, said: Mapping[str, Any]) -> Iterator[Event]:
+    def _said(self, data: Mapping[str, Any]) -> Iterator[Event]:
         """A message is complete; its text came in pieces before."""
-        if said.get("role") != "assistant":
+        if data.get("role") != "assistant":
             return
-        usage = as_map(said.get("usage"))
+        usage = as_map(data.get("usage"))
         self._usage = self._usage + _usage(usage)
         total = as_map(usage.get("cost")).get("total")
         self._cost += total if isinstance(total, int | float) else 0.0
-        self._stop = as_text(said.get("stopReason"))
-        self._error = as_text(said.get("errorMessage"))
+        self._stop = as_text(data.get("stopReason"))
+        self._error = as_text(data.get("errorMessage"))
         limited = rate_limit(self._error)
         if limited is not None and not self._limited:
             self._limited = True
@@ -170,17 +170,17 @@ def _call(kind: str, value: Mapping[str, Any]) -> Event:
 
 def _output(result: object) -> str:
     blocks = map(as_map, as_list(as_map(result).get("content")))
-    return "\n".join(told for block in blocks if (told := as_text(block.get("text"))))
+    return "\n".join(text for block in blocks if (text := as_text(block.get("text"))))
 
 
-def _usage(told: Mapping[str, Any]) -> TokenUsage:
-    cached, written = as_number(told.get("cacheRead")), as_number(told.get("cacheWrite"))
+def _usage(data: Mapping[str, Any]) -> TokenUsage:
+    cached, written = as_number(data.get("cacheRead")), as_number(data.get("cacheWrite"))
     return TokenUsage(
-        input=as_number(told.get("input")) + cached + written,
-        output=as_number(told.get("output")),
+        input=as_number(data.get("input")) + cached + written,
+        output=as_number(data.get("output")),
         cached=cached,
         cache_written=written,
-        thought=as_number(told.get("reasoning")),
+        thought=as_number(data.get("reasoning")),
     )
 
 

@@ -72,11 +72,11 @@ class PtyConversation:
                 unasked.
         """
         self._interrupted, self._is_running, self._is_sent = False, True, False
-        teller = TurnEvents(uuid4().hex[:12])
+        events = TurnEvents(uuid4().hex[:12])
         try:
-            if not await self._is_ready(teller):
+            if not await self._is_ready(events):
                 return TurnOutcome(stop="cancelled")
-            return await self._run(teller, prompt)
+            return await self._run(events, prompt)
         finally:
             self._is_running = False
             await self._questions.drop()
@@ -98,17 +98,17 @@ class PtyConversation:
 
     # Sending
 
-    async def _is_ready(self, teller: TurnEvents) -> bool:
+    async def _is_ready(self, events: TurnEvents) -> bool:
         """Wait until the agent takes a prompt; False: interrupted before."""
         while not self._interrupted:
             reading = self._watch.now
             if self._is_over(reading, self._watch.calm):
                 return True
-            await self._deal(teller, reading)
+            await self._deal(events, reading)
             await self._watch.step(_TELL_PAUSE)
         return False
 
-    async def _run(self, teller: TurnEvents, prompt: str) -> TurnOutcome:
+    async def _run(self, events: TurnEvents, prompt: str) -> TurnOutcome:
         screen = self._watch.terminal.screen
         mark = None if screen.modes.alternate_screen else screen.mark()
         self._color = self._prompt_color()
@@ -116,7 +116,7 @@ class PtyConversation:
             before = self._lines.before(self._text(mark), is_window=mark is None)
             if not await self._send(prompt, mark, before):
                 return TurnOutcome(stop="failed", reason="the agent did not accept the prompt")
-            return await self._listen(teller, mark, before)
+            return await self._listen(events, mark, before)
         finally:
             if mark is not None:
                 mark.release()
@@ -153,7 +153,7 @@ class PtyConversation:
     # Listening
 
     async def _listen(
-        self, teller: TurnEvents, mark: RowMark | None, before: TextBeforeTurn
+        self, events: TurnEvents, mark: RowMark | None, before: TextBeforeTurn
     ) -> TurnOutcome:
         told: tuple[int, bool] | None = None
         has_begun = False
@@ -166,10 +166,10 @@ class PtyConversation:
                 told = seen
                 said = self._said(mark, before)
                 has_begun = has_begun or bool(said.items)
-                await self._tell(teller.news(said, is_last=is_over, is_calm=seen[1]))
+                await self._tell(events.news(said, is_last=is_over, is_calm=seen[1]))
                 if is_over:
-                    return await self._end(teller, said)
-            await self._deal(teller, reading)
+                    return await self._end(events, said)
+            await self._deal(events, reading)
             await asyncio.sleep(_TELL_PAUSE)
             await self._watch.step(_TELL_PAUSE)
 
@@ -178,8 +178,8 @@ class PtyConversation:
             return False
         return calm >= self._knowledge.calm
 
-    async def _end(self, teller: TurnEvents, said: TurnText) -> TurnOutcome:
-        await self._tell(teller.last())
+    async def _end(self, events: TurnEvents, said: TurnText) -> TurnOutcome:
+        await self._tell(events.last())
         if self._interrupted:
             return TurnOutcome(stop="cancelled")
         if said.failure:
@@ -214,9 +214,9 @@ class PtyConversation:
             for event in events:
                 await self._host.emit(event)
 
-    async def _deal(self, teller: TurnEvents, reading: TerminalReading) -> None:
+    async def _deal(self, events: TurnEvents, reading: TerminalReading) -> None:
         """Have what the screen asks decided, whatever it is."""
-        self._questions.consider(teller, reading)
+        self._questions.consider(events, reading)
         if reading.state in _DIALOGS and self._watch.calm >= _DIALOG_CALM:
             await self._pass_dialog(reading)
             await self._watch.until(lambda one: one.shown != reading.shown, within=_DIALOG_CALM)

@@ -156,9 +156,9 @@ def _steady(shown: str) -> str:
     return shown[: max(shown.rfind(" "), shown.rfind("\n"), 0)]
 
 
-def _reshaped(told: str, shown: str) -> str:
+def _reshaped(text: str, shown: str) -> str:
     """The lines from the first that was told otherwise; what was told stays told."""
-    before, now = told.split("\n"), shown.split("\n")
+    before, now = text.split("\n"), shown.split("\n")
     same = 0
     while same < min(len(before), len(now)) and before[same] == now[same]:
         same += 1

@@ -38,7 +38,7 @@ class RequestChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminalRequest:
-    """What an agent asks leave for."""
+    """What an agent asks permission for."""
 
     title: str
     subject: str
@@ -229,10 +229,10 @@ class TerminalWatcher:
         left = self.terminal.exit
         if left is not None and left.code == 0:
             return LinkEndedError("the agent has exited")
-        told = f"the agent has exited: {left}" if left is not None else "the agent has exited"
+        text = f"the agent has exited: {left}" if left is not None else "the agent has exited"
         rows = [row.text for row in self.terminal.screen.rows() if row.text]
         return LinkBrokenError(
-            told,
+            text,
             exit_code=left.code if left else None,
             signal=left.signal if left else None,
             stderr="\n".join(rows[-10:]),

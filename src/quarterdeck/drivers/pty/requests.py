@@ -62,7 +62,7 @@ class PtyRequestHandler:
         """Whether one is being decided or answered."""
         return self._task is not None
 
-    def consider(self, teller: TurnEvents, reading: TerminalReading) -> None:
+    def consider(self, events: TurnEvents, reading: TerminalReading) -> None:
         """Have what is asked decided, once for each time that it is shown.
 
         Raises:
@@ -97,12 +97,12 @@ class PtyRequestHandler:
                 request, since = shown, time.monotonic()
         return request
 
-    async def _ask(self, teller: TurnEvents) -> None:
+    async def _ask(self, events: TurnEvents) -> None:
         request = self._asked = await self._drawn()
         if request is None:
             return
-        call, events = teller.asked(request)
-        await self._tell(events)
+        call, asked = events.asked(request)
+        await self._tell(asked)
         verdict = await self._verdict(request, call)
         if verdict is None:
             self._asked = None
@@ -111,7 +111,7 @@ class PtyRequestHandler:
                 [NoticePosted(title=title, severity="info", description=request.title)]
             )
             return
-        await self._tell(teller.decided(call, verdict.allowed))
+        await self._tell(events.decided(call, verdict.allowed))
         is_taken = await self._confirmed(request, _chosen(request, verdict))
         self._asked = None  # what is shown from now on is another one, although it looks the same
         if not is_taken:

@@ -131,16 +131,16 @@ class ExportedCall:
     ) -> Passage:
         """The whole call; ``ended`` is None where the log ends before it did."""
         how = "did not end"
-        told = ""
+        text = ""
         if ended is not None:
             how = ended.status + (f": {ended.reason}" if ended.reason else "")
             self._output = self._output if ended.raw_output is UNSET else ended.raw_output
             self._content = self._content if ended.content is UNSET else ended.content
             parts = ended.result.content if ended.result is not None else ()
-            told = "\n".join(part.text for part in parts if isinstance(part, TextPart))
+            text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
         blocks = [block for item in self._content for block in _shown(item, terminals)]
         if not any(block.kind == "output" for block in blocks):
-            blocks.append(Block(kind="output", text=format_value(self._output) or told))
+            blocks.append(Block(kind="output", text=format_value(self._output) or text))
         name = f"{self._name}: " if self._name and self._name != self._title else ""
         title = f"{name}{self._title} ({how})"
         given = Block(kind="input", text=format_value(self._input))

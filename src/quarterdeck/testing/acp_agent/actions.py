@@ -45,17 +45,17 @@ def _call(work: PromptRun, deed: DiskAction) -> acp.ToolCall:
     """How it tells of a deed."""
     content: tuple[ToolCallContent, ...] = ()
     locations: tuple[ToolCallLocation, ...] = ()
-    if deed.kind == "edit":
-        content = (Diff(path=deed.path, new_text=deed.content),)
-    if deed.kind != "run":
-        locations = (ToolCallLocation(path=deed.path),)
+    if action.kind == "edit":
+        content = (Diff(path=action.path, new_text=action.content),)
+    if action.kind != "run":
+        locations = (ToolCallLocation(path=action.path),)
     return acp.ToolCall(
         tool_call_id=work.call_id(),
-        title=deed.title,
-        kind=_KINDS[deed.kind],
+        title=action.title,
+        kind=_KINDS[action.kind],
         content=content,
         locations=locations,
-        raw_input={"command": deed.target} if deed.kind == "run" else {"path": deed.path},
+        raw_input={"command": action.target} if action.kind == "run" else {"path": action.path},
     )
 
 
@@ -71,7 +71,7 @@ async def _do(work: PromptRun, rest: str) -> None:
             return
     else:
         await work.update(call)
-    output = await asyncio.to_thread(deed.carry_out)
+    output = await asyncio.to_thread(action.carry_out)
     await work.update(acp.ToolCallUpdate(tool_call_id=call.tool_call_id, status="completed"))
     await work.say(f"{output}\n")
 
@@ -79,7 +79,7 @@ async def _do(work: PromptRun, rest: str) -> None:
 async def _unasked(work: PromptRun, deed: DiskAction) -> None:
     call = _call(work, deed)
     await work.update(call)
-    await asyncio.to_thread(deed.carry_out)
+    await asyncio.to_thread(action.carry_out)
     await work.update(acp.ToolCallUpdate(tool_call_id=call.tool_call_id, status="completed"))
 
 

@@ -254,8 +254,8 @@ class FakeAgent:
         saved = self._found(request.session_id)
         if saved.id in self._running:
             raise RpcError(BUSY, f"session {saved.id!r} is busy with another prompt")
-        said = "\n".join(block.text for block in request.prompt if isinstance(block, TextContent))
-        saved.exchanges.append(FakeExchange(prompt=said))
+        text = "\n".join(block.text for block in request.prompt if isinstance(block, TextContent))
+        saved.exchanges.append(FakeExchange(prompt=text))
         work = self._work(saved)
         lines = self._steering[saved.id] = said.splitlines() or [""]
         task = self._running[saved.id] = start_task(

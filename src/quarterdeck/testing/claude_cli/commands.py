@@ -72,24 +72,24 @@ class CommandContext(Protocol):
 
 def run_line(program: CommandContext, line: str) -> None:
     """Do what one line says; one that is no command is echoed. Raises TurnAbortedError, Failed."""
-    voice = program.voice
-    if voice.interrupted.is_set():
+    output = program.output
+    if output.interrupted.is_set():
         raise TurnAbortedError
     name, _, rest = line.partition(" ")
     command = COMMANDS.get(name)
     if command is not None:
         command(program, rest)
     elif line.strip():
-        voice.say(line)
+        output.say(line)
 
 
 def _stream(program: CommandContext, rest: str) -> None:
     count, _, size = rest.partition(" ")
     filler = "x" * int(size or 0)
     for number in range(int(count or 10)):
-        if program.voice.interrupted.is_set():
+        if program.output.interrupted.is_set():
             raise TurnAbortedError
-        program.voice.say(f"chunk {number}{filler}\n")
+        program.output.say(f"chunk {number}{filler}\n")
 
 
 def _wait(program: CommandContext, rest: str) -> None:
@@ -103,21 +103,21 @@ def _tool(program: CommandContext, rest: str) -> None:
 
 
 def _permitted(
-    voice: FakeClaudeOutput, call: str, name: str, given: dict[str, Any]
+    output: FakeClaudeOutput, call: str, name: str, given: dict[str, Any]
 ) -> dict[str, Any] | None:
     """The input to use if it is allowed; else the refusal is told."""
-    if voice.mode == "bypassPermissions":
+    if output.mode == "bypassPermissions":
         return given
     asked = {"tool_name": name, "input": given, "tool_use_id": call}
     try:
-        answer = voice.ask("can_use_tool", **asked, permission_suggestions=[])
+        answer = output.ask("can_use_tool", **asked, permission_suggestions=[])
     except TurnAbortedError:
-        voice.result(call, "The user doesn't want to proceed with this tool use.", failed=True)
+        output.result(call, "The user doesn't want to proceed with this tool use.", failed=True)
         raise
     said: dict[str, Any] = answer.get("response") or {}
     if said.get("behavior") == "allow":
         return said["updatedInput"]
-    voice.result(call, said.get("message") or answer.get("error"), failed=True)
+    output.result(call, said.get("message") or answer.get("error"), failed=True)
     if said.get("interrupt"):
         raise TurnAbortedError
     return None
@@ -126,12 +126,12 @@ def _permitted(
 def _ask(program: CommandContext, rest: str) -> None:
     voice = program.voice
     given = {"command": rest or "run a command"}
-    call = voice.call("Bash", given)
-    allowed = _permitted(voice, call, "Bash", given)
+    call = output.call("Bash", given)
+    allowed = _permitted(output, call, "Bash", given)
     if allowed is not None:
         told = {"stdout": "ran", "stderr": "", "interrupted": False}
-        voice.result(call, f"ran {allowed['command']}", told=told)
-    voice.say("denied" if allowed is None else "allowed")
+        output.result(call, f"ran {allowed['command']}", told=told)
+    output.say("denied" if allowed is None else "allowed")
 
 
 def _write(program: CommandContext, rest: str) -> None:
@@ -139,25 +139,25 @@ def _write(program: CommandContext, rest: str) -> None:
     name, _, content = rest.partition(" ")
     path = Path(name).resolve()
     given = {"file_path": str(path), "content": content}
-    call = voice.call("Write", given)
-    allowed = given if voice.mode == "acceptEdits" else _permitted(voice, call, "Write", given)
+    call = output.call("Write", given)
+    allowed = given if output.mode == "acceptEdits" else _permitted(output, call, "Write", given)
     if allowed is None:
-        voice.say("denied")
+        output.say("denied")
         return
     before = path.read_text() if path.exists() else None
     path.write_text(allowed["content"])
     told = {"type": "create", "filePath": str(path), "content": content, "originalFile": before}
-    voice.result(call, f"File created successfully at: {path}", told=told)
-    voice.say("allowed")
+    output.result(call, f"File created successfully at: {path}", told=told)
+    output.say("allowed")
 
 
-def _announced(voice: FakeClaudeOutput, deed: DiskAction) -> tuple[str, str, dict[str, Any]]:
+def _announced(output: FakeClaudeOutput, action: DiskAction) -> tuple[str, str, dict[str, Any]]:
     """Tell of a call; returns its id, the tool's name and its input."""
-    name, field = _TOOLS[deed.kind]
-    given = {field: deed.target if deed.kind == "run" else deed.path}
-    if deed.kind == "edit":
-        given["content"] = deed.content
-    return voice.call(name, given), name, given
+    name, field = _TOOLS[action.kind]
+    given = {field: action.target if action.kind == "run" else action.path}
+    if action.kind == "edit":
+        given["content"] = action.content
+    return output.call(name, given), name, given
 
 
 def _do(program: CommandContext, rest: str) -> None:
@@ -165,16 +165,16 @@ def _do(program: CommandContext, rest: str) -> None:
     voice, deed = program.voice, parse_action(rest)
     call, name, given = _announced(voice, deed)
     said = program.hook(name, given, call)
-    is_unasked = said != "ask" and deed.kind in _UNASKED.get(voice.mode, _UNASKED["default"])
+    is_unasked = said != "ask" and action.kind in _UNASKED.get(output.mode, _UNASKED["default"])
     if said == "deny":
-        voice.result(call, "Blocked by a hook", failed=True)
-        voice.say("denied\n")
-    elif is_unasked or _permitted(voice, call, name, given) is not None:
-        output = deed.carry_out()
-        voice.result(call, output)
-        voice.say(f"{output}\n")
+        output.result(call, "Blocked by a hook", failed=True)
+        output.say("denied\n")
+    elif is_unasked or _permitted(output, call, name, given) is not None:
+        result = action.carry_out()
+        output.result(call, result)
+        output.say(f"{result}\n")
     else:
-        voice.say("denied\n")
+        output.say("denied\n")
 
 
 def _sneak(name: str) -> Callable[[CommandContext, str], None]:
@@ -197,84 +197,84 @@ def _question(program: CommandContext, rest: str) -> None:
     options = [{"label": one, "description": f"the {one} one"} for one in ("red", "blue")]
     asked = {"question": rest or "Which colour?", "header": "Colour", "options": options}
     given = {"questions": [{**asked, "multiSelect": False}]}
-    call = voice.call("AskUserQuestion", given)
-    allowed = _permitted(voice, call, "AskUserQuestion", given)
+    call = output.call("AskUserQuestion", given)
+    allowed = _permitted(output, call, "AskUserQuestion", given)
     if allowed is not None:
-        voice.result(call, f"The person answered: {json.dumps(allowed['answers'])}")
-    voice.say("no answer" if allowed is None else f"answer: {json.dumps(allowed['answers'])}")
+        output.result(call, f"The person answered: {json.dumps(allowed['answers'])}")
+    output.say("no answer" if allowed is None else f"answer: {json.dumps(allowed['answers'])}")
 
 
 def _control(program: CommandContext, rest: str) -> None:
     """Send a request of some kind and say what came back."""
-    answer = program.voice.ask(rest or "hook_callback", message="Which?", input={})
-    program.voice.say(json.dumps(answer.get("response") or answer.get("error")))
+    answer = program.output.ask(rest or "hook_callback", message="Which?", input={})
+    program.output.say(json.dumps(answer.get("response") or answer.get("error")))
 
 
 def _plan(program: CommandContext, rest: str) -> None:
     entries = [{"content": one, "status": "pending"} for one in (rest or "look,mend").split(",")]
-    call = program.voice.call("TodoWrite", {"todos": entries})
-    program.voice.result(call, "Todos have been modified")
+    call = program.output.call("TodoWrite", {"todos": entries})
+    program.output.result(call, "Todos have been modified")
 
 
 def _image(program: CommandContext, rest: str) -> None:
     source = {"type": "base64", "media_type": "image/png", "data": _DOT}
-    call = program.voice.call("Read", {"file_path": "/dot.png"})
-    program.voice.result(call, [{"type": "image", "source": source}])
+    call = program.output.call("Read", {"file_path": "/dot.png"})
+    program.output.result(call, [{"type": "image", "source": source}])
 
 
 def _subagent(program: CommandContext, rest: str) -> None:
     """A sub-agent that says something and uses a tool."""
-    voice = program.voice
-    call = voice.call("Task", {"description": rest or "look", "prompt": "look"})
+    output = program.output
+    call = output.call("Task", {"description": rest or "look", "prompt": "look"})
     task = {"task_id": f"task-{call}", "tool_use_id": call, "is_backgrounded": False}
-    voice.line({"type": "system", "subtype": "task_started", **task})
-    voice.parent = call
-    voice.say(f"sub: {rest or 'look'}")
+    output.line({"type": "system", "subtype": "task_started", **task})
+    output.parent = call
+    output.say(f"sub: {rest or 'look'}")
     _tool(program, "below")
-    voice.parent = None
-    voice.result(call, [{"type": "text", "text": "the sub-agent is done"}])
+    output.parent = None
+    output.result(call, [{"type": "text", "text": "the sub-agent is done"}])
 
 
 def _broken(program: CommandContext, rest: str) -> None:
     """An answer that breaks off in the middle; the model is asked again."""
-    program.voice.say("Before it ")
-    program.voice.end_message(None)
+    program.output.say("Before it ")
+    program.output.end_message(None)
     retry = {"attempt": 1, "max_retries": 10, "retry_delay_ms": 500, "error": "unknown"}
-    program.voice.line({"type": "system", "subtype": "api_retry", "error_status": None, **retry})
-    program.voice.say("Whole now.")
+    program.output.line({"type": "system", "subtype": "api_retry", "error_status": None, **retry})
+    program.output.say("Whole now.")
 
 
 def _retry(program: CommandContext, rest: str) -> None:
     status = int(rest or 529)
     retry = {"attempt": 1, "max_retries": 10, "retry_delay_ms": 1500, "error_status": status}
     error = "rate_limit" if status == 429 else "overloaded"
-    program.voice.line({"type": "system", "subtype": "api_retry", "error": error, **retry})
+    program.output.line({"type": "system", "subtype": "api_retry", "error": error, **retry})
 
 
 def _limit(program: CommandContext, rest: str) -> None:
     info = {"status": rest or "rejected", "resetsAt": 1800000000, "rateLimitType": "five_hour"}
-    program.voice.line({"type": "rate_limit_event", "rate_limit_info": info})
+    program.output.line({"type": "rate_limit_event", "rate_limit_info": info})
 
 
 def _compact(program: CommandContext, rest: str) -> None:
     voice = program.voice
     voice.line({"type": "system", "subtype": "status", "status": "compacting"})
     meta = {"trigger": "auto", "pre_tokens": 1000}
-    voice.line({"type": "system", "subtype": "compact_boundary", "compact_metadata": meta})
+    output.line({"type": "system", "subtype": "compact_boundary", "compact_metadata": meta})
 
 
 def _garbage(program: CommandContext, rest: str) -> None:
     for number in range(int(rest or 3)):
-        program.voice.raw(b"garbage %d \xff\xfe {]\n" % number)
-    program.voice.raw(b"[1, 2]\n\n3\n")
-    program.voice.say("after the garbage")
+        program.output.raw(b"garbage %d \xff\xfe {]\n" % number)
+    program.output.raw(b"[1, 2]\n\n3\n")
+    program.output.say("after the garbage")
 
 
 def _stderr(program: CommandContext, rest: str) -> None:
     left = int(rest or 1_000_000)
     while left > 0:
         left -= os.write(2, (b"e" * 79 + b"\n") * min(512, left // 80 + 1))
-    program.voice.say("said a lot on stderr")
+    program.output.say("said a lot on stderr")
 
 
 def _children(program: CommandContext, rest: str) -> None:
@@ -284,7 +284,7 @@ def _children(program: CommandContext, rest: str) -> None:
         child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
         assert child.stdout is not None
         child.stdout.readline()
-    program.voice.say("children are running")
+    program.output.say("children are running")
 
 
 def _crash(program: CommandContext, rest: str) -> None:
@@ -315,14 +315,14 @@ def _stop(program: CommandContext, rest: str) -> None:
 
 def _last(program: CommandContext, rest: str) -> None:
     """Leave as soon as the result is printed."""
-    program.leave_with = int(rest or 0)
+    program.exit_code = int(rest or 0)
 
 
 def _options(program: CommandContext, rest: str) -> None:
     flags = program.flags
     told = {**flags.values, **flags.lists, "switches": sorted(flags.switches)}
     told |= {"mcp_servers": program.servers}
-    program.voice.say(json.dumps(told))
+    program.output.say(json.dumps(told))
 
 
 COMMANDS: dict[str, Callable[[CommandContext, str], None]] = {
@@ -331,7 +331,9 @@ COMMANDS: dict[str, Callable[[CommandContext, str], None]] = {
     "stream": _stream,
     "flood": lambda program, rest: _stream(program, rest or "20000"),
     "wait": _wait,
-    "history": lambda program, _: program.voice.say(" | ".join(program.memory[:-1]) or "(nothing)"),
+    "history": lambda program, _: program.output.say(
+        " | ".join(program.memory[:-1]) or "(nothing)"
+    ),
     "tool": _tool,
     "ask": _ask,
     "write": _write,
@@ -348,7 +350,7 @@ COMMANDS: dict[str, Callable[[CommandContext, str], None]] = {
     "retry": _retry,
     "limit": _limit,
     "compact": _compact,
-    "unknown": lambda program, rest: program.voice.line({"type": rest or "novelty", "x": 1}),
+    "unknown": lambda program, rest: program.output.line({"type": rest or "novelty", "x": 1}),
     "garbage": _garbage,
     "stderr": _stderr,
     "children": _children,

@@ -36,7 +36,7 @@ class FakeClaude:
         """The prompts of the session."""
         self.servers = _servers(flags)
         self.stop = "end_turn"
-        self.leave_with: int | None = None
+        self.exit_code: int | None = None
         self._hooks: list[str] = []
         """Callbacks that want to hear of every call before it is done."""
         self._total = 0.0
@@ -48,7 +48,7 @@ class FakeClaude:
         self._waiting: list[str] = []
         self._lock = threading.Lock()
         session = self._recall(flags)
-        self.voice = FakeClaudeOutput(flags, session, flags.values.get("model", "fake-model"))
+        self.output = FakeClaudeOutput(flags, session, flags.values.get("model", "fake-model"))
 
     # Sessions
 
@@ -69,7 +69,7 @@ class FakeClaude:
 
     def _remember(self, prompt: str) -> None:
         self.memory.append(prompt)
-        file = self._file(self.voice.session)
+        file = self._file(self.output.session)
         if file is not None:
             file.write_text(json.dumps(self.memory))
 
@@ -102,7 +102,7 @@ class FakeClaude:
                     self._waiting.append(line.get("uuid", ""))
                 self._prompts.put(line)
             case "control_response":
-                self.voice.hear(line["response"])
+                self.output.hear(line["response"])
             case "control_request":
                 self._control(line["request_id"], line["request"])
             case _:
@@ -119,15 +119,15 @@ class FakeClaude:
         elif subtype == "interrupt":
             self._interrupt(id_)
         elif subtype == "set_permission_mode" and mode in _MODES:
-            self.voice.mode = str(mode)
+            self.output.mode = str(mode)
             self._answer(id_, {"mode": mode})
             status = {"type": "system", "subtype": "status", "status": None}
-            self.voice.line({**status, "permissionMode": mode})
+            self.output.line({**status, "permissionMode": mode})
         elif subtype == "set_permission_mode":
             self._refuse(id_, f"Invalid permission mode: {mode}")
         elif subtype == "set_model":
-            self.voice.model = str(request.get("model"))
-            self._answer(id_, {"model": self.voice.model})
+            self.output.model = str(request.get("model"))
+            self._answer(id_, {"model": self.output.model})
         else:
             self._refuse(id_, f"Unsupported control request subtype: {subtype}")
 
@@ -135,7 +135,7 @@ class FakeClaude:
         """Let the hooks hear of a call: ``deny``, ``ask``, or nothing. Raises TurnAbortedError."""
         told = {"hook_event_name": "PreToolUse", "tool_name": tool, "tool_input": given}
         for name in self._hooks:
-            answer = self.voice.ask(
+            answer = self.output.ask(
                 "hook_callback", callback_id=name, input={**told, "tool_use_id": call}
             )
             response: dict[str, dict[str, str]] = answer.get("response") or {}
@@ -149,16 +149,16 @@ class FakeClaude:
             withdrawn, self._waiting = self._waiting, []
             self._withdrawn.update(withdrawn)
             if "ignore-interrupt" not in self.quirks:
-                self.voice.interrupt()
+                self.output.interrupt()
         self._answer(id_, {"still_queued": [], "cancelled": withdrawn})
 
     def _answer(self, id_: str, response: dict[str, Any]) -> None:
         answer = {"subtype": "success", "request_id": id_, "response": response}
-        self.voice.line({"type": "control_response", "response": answer})
+        self.output.line({"type": "control_response", "response": answer})
 
     def _refuse(self, id_: str, error: str) -> None:
         answer = {"subtype": "error", "request_id": id_, "error": error}
-        self.voice.line({"type": "control_response", "response": answer})
+        self.output.line({"type": "control_response", "response": answer})
 
     def _greeting(self) -> dict[str, Any]:
         key = {} if "logged-out" in self.quirks else {"apiKeySource": "ANTHROPIC_API_KEY"}
@@ -168,7 +168,7 @@ class FakeClaude:
             "models": [{"value": "default", "displayName": "Default"}],
             "account": {"tokenSource": "none", **key, "apiProvider": "firstParty"},
             "claude_code_version": _VERSION,
-            "current_permission_mode": self.voice.mode,
+            "current_permission_mode": self.output.mode,
             "pid": os.getpid(),
         }
 
@@ -201,22 +201,22 @@ class FakeClaude:
     def _lifecycle(self, line: dict[str, Any], state: str) -> None:
         if "uuid" in line:
             told = {"type": "command_lifecycle", "command_uuid": line["uuid"]}
-            self.voice.line({**told, "state": state})
+            self.output.line({**told, "state": state})
 
     def _turn(self, line: dict[str, Any]) -> None:
-        voice = self.voice
+        output = self.output
         self.stop = "end_turn"
         prompt = _text(line["message"]["content"])
         self._remember(prompt)
-        init: dict[str, Any] = {"type": "system", "subtype": "init", "model": voice.model}
+        init: dict[str, Any] = {"type": "system", "subtype": "init", "model": output.model}
         servers = [{"name": name, "status": "failed"} for name in self.servers]
-        voice.line(
-            {**init, "permissionMode": voice.mode, "mcp_servers": servers, "cwd": str(Path.cwd())}
+        output.line(
+            {**init, "permissionMode": output.mode, "mcp_servers": servers, "cwd": str(Path.cwd())}
         )
-        voice.line({"type": "system", "subtype": "status", "status": "requesting"})
+        output.line({"type": "system", "subtype": "status", "status": "requesting"})
         if "replay" in self.flags.switches:
-            voice.line({**line, "isReplay": True})
-        before = voice.calls
+            output.line({**line, "isReplay": True})
+        before = output.calls
         try:
             lines = prompt.split("\n")
             while lines:
@@ -251,11 +251,11 @@ class FakeClaude:
         return lines
 
     def _aborted(self, line: dict[str, Any]) -> None:
-        voice = self.voice
-        voice.parent = None
-        voice.end_message("end_turn")
+        output = self.output
+        output.parent = None
+        output.end_message("end_turn")
         said = [{"type": "text", "text": "[Request interrupted by user]"}]
-        voice.line({"type": "user", "message": {"role": "user", "content": said}})
+        output.line({"type": "user", "message": {"role": "user", "content": said}})
         self._result(
             line,
             calls=0,
@@ -265,13 +265,13 @@ class FakeClaude:
         )
 
     def _failed(self, line: dict[str, Any], failure: FakeClaudeFailedError) -> None:
-        voice, told = self.voice, str(failure)
-        voice.end_message("end_turn")
+        output, told = self.output, str(failure)
+        output.end_message("end_turn")
         if told:
             content = [{"type": "text", "text": f"API Error: {told}"}]
             body = {"id": str(uuid4()), "model": "<synthetic>", "content": content}
             error = {"is_api_error_message": True, "api_error_status": failure.status}
-            voice.line({"type": "assistant", "message": body, **error})
+            output.line({"type": "assistant", "message": body, **error})
         said = {"result": f"API Error: {told}"} if told else {}
         self._result(line, calls=0, subtype=failure.subtype, is_error=True, **said)
 
@@ -283,11 +283,11 @@ class FakeClaude:
             "type": "result",
             "subtype": "success",
             "is_error": False,
-            "result": "".join(self.voice.said),
+            "result": "".join(self.output.said),
             "usage": {"input_tokens": 11 * calls, "output_tokens": 7 * calls},
             "total_cost_usd": self._total,
-            "modelUsage": {self.voice.model: {**usage, "contextWindow": 200_000}},
-            "model_usage_since_last_result": {self.voice.model: usage} if calls else {},
+            "modelUsage": {self.output.model: {**usage, "contextWindow": 200_000}},
+            "model_usage_since_last_result": {self.output.model: usage} if calls else {},
             "permission_denials": [],
             "user_message_uuids": [line["uuid"], *self._read] if "uuid" in line else [],
             "result_index": self._results,
@@ -318,10 +318,10 @@ def _servers(flags: FakeClaudeFlags) -> list[str]:
 
 
 def _refuse_resume(session: str) -> None:
-    told = f"No conversation found with session ID: {session}"
+    text = f"No conversation found with session ID: {session}"
     result = {"type": "result", "subtype": "error_during_execution", "is_error": True}
-    print(json.dumps({**result, "errors": [told], "session_id": session}), flush=True)  # noqa: T201
-    refuse(told)
+    print(json.dumps({**result, "errors": [text], "session_id": session}), flush=True)  # noqa: T201
+    refuse(text)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

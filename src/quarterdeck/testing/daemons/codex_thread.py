@@ -1,4 +1,4 @@
-"""One thread of the fake ``codex app-server``: its turns, its items, the voice of its model."""
+"""One thread of the fake ``codex app-server``: its turns, its items, the output of its model."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ class CodexThreadServer(Protocol):
 
 
 class CodexThread:
-    """A thread, and the voice of its turns. Only what is complete is kept."""
+    """A thread, and the output of its turns. Only what is complete is kept."""
 
     def __init__(self, server: CodexThreadServer, memory: SessionMemory) -> None:
         self._server = server
@@ -256,36 +256,36 @@ class CodexThread:
         self._complete(_finished(item, "completed" if allowed else "declined"))
         return allowed
 
-    async def act(self, deed: DiskAction, *, asks: bool = True) -> str | None:
-        """Do something, by leave where its policy asks for it; None: it was refused.
+    async def act(self, action: DiskAction, *, asks: bool = True) -> str | None:
+        """Do something, with permission where its policy asks for it; None: it was refused.
 
         It reads by commands that it knows to be harmless.
         """
         self._end_item()
-        if deed.kind == "edit":
-            item, what = self._change(deed), "fileChange"
+        if action.kind == "edit":
+            item, what = self._change(action), "fileChange"
         else:
-            script = deed.target if deed.kind == "run" else f"cat {deed.target}"
+            script = action.target if action.kind == "run" else f"cat {action.target}"
             item, what = self._command(script), "commandExecution"
         self.tell("item/started", item=item)
-        if asks and deed.kind != "read" and self.approval == "untrusted":
+        if asks and action.kind != "read" and self.approval == "untrusted":
             asked = {"threadId": self.id, "turnId": self._turn, "itemId": item["id"]}
             told = {"command": item["command"]} if what == "commandExecution" else {}
             answer = await self._server.ask(self, f"item/{what}/requestApproval", {**asked, **told})
             if answer.get("decision") != "accept":
                 self._complete({**item, "status": "declined"})
                 return None
-        output = await asyncio.to_thread(deed.carry_out)
+        output = await asyncio.to_thread(action.carry_out)
         told = {} if what == "fileChange" else {"aggregatedOutput": output, "exitCode": 0}
         self._complete({**item, **told, "status": "completed"})
         return output
 
-    def _change(self, deed: DiskAction) -> dict[str, Any]:
-        diff = f"@@ -1 +1 @@\n+{deed.content}\n"
+    def _change(self, action: DiskAction) -> dict[str, Any]:
+        diff = f"@@ -1 +1 @@\n+{action.content}\n"
         return {
             "type": "fileChange",
             "id": self._id("call"),
-            "changes": [{"path": deed.path, "kind": {"type": "update"}, "diff": diff}],
+            "changes": [{"path": action.path, "kind": {"type": "update"}, "diff": diff}],
             "status": "inProgress",
         }
 

@@ -55,8 +55,8 @@ class FakeTurnOutput(Protocol):
         """Run a shell command that needs leave; returns whether it was given."""
         ...
 
-    async def act(self, deed: DiskAction, *, asks: bool = True) -> str | None:
-        """Do something, by leave where the client wants to be asked; None: it was refused.
+    async def act(self, action: DiskAction, *, asks: bool = True) -> str | None:
+        """Do something, with permission where the client wants to be asked; None: it was refused.
 
         Not ``asks``: nobody is asked, whatever the client wants.
         """
@@ -75,7 +75,7 @@ class FakeTurnOutput(Protocol):
         ...
 
 
-async def run_prompt(voice: FakeTurnOutput, prompt: str) -> None:
+async def run_prompt(output: FakeTurnOutput, prompt: str) -> None:
     """Do what each line says; one that is no command is echoed.
 
     Raises:
@@ -87,60 +87,60 @@ async def run_prompt(voice: FakeTurnOutput, prompt: str) -> None:
         name, _, rest = line.strip().partition(" ")
         command = _COMMANDS.get(name)
         if command is not None:
-            await command(voice, rest)
+            await command(output, rest)
         elif line.strip():
             await voice.say(line)
         lines += voice.take_steering()
 
 
-async def _stream(voice: FakeTurnOutput, rest: str) -> None:
+async def _stream(output: FakeTurnOutput, rest: str) -> None:
     count, _, size = rest.partition(" ")
     filler = "x" * int(size or 0)
     for number in range(int(count or 10)):
-        await voice.say(f"chunk {number}{filler}\n")
+        await output.say(f"chunk {number}{filler}\n")
 
 
-async def _wait(voice: FakeTurnOutput, rest: str) -> None:
-    await voice.say("waiting")
+async def _wait(output: FakeTurnOutput, rest: str) -> None:
+    await output.say("waiting")
     await asyncio.sleep(float(rest or 3600))
 
 
-async def _history(voice: FakeTurnOutput, rest: str) -> None:
-    await voice.say(" | ".join(voice.prompts[:-1]) or "(nothing)")
+async def _history(output: FakeTurnOutput, rest: str) -> None:
+    await output.say(" | ".join(output.prompts[:-1]) or "(nothing)")
 
 
-async def _ask(voice: FakeTurnOutput, rest: str) -> None:
-    allowed = await voice.ask(rest or "run a command")
-    await voice.say("allowed" if allowed else "denied")
+async def _ask(output: FakeTurnOutput, rest: str) -> None:
+    allowed = await output.ask(rest or "run a command")
+    await output.say("allowed" if allowed else "denied")
 
 
-async def _do(voice: FakeTurnOutput, rest: str) -> None:
-    output = await voice.act(parse_action(rest))
-    await voice.say("denied\n" if output is None else f"{output}\n")
+async def _do(output: FakeTurnOutput, rest: str) -> None:
+    result = await output.act(parse_action(rest))
+    await output.say("denied\n" if result is None else f"{result}\n")
 
 
-async def _sneak(voice: FakeTurnOutput, deed: DiskAction) -> None:
+async def _sneak(output: FakeTurnOutput, action: DiskAction) -> None:
     """Do it and tell of it; nobody is asked."""
-    await voice.act(deed, asks=False)
+    await output.act(action, asks=False)
 
 
-async def _hide(voice: FakeTurnOutput, rest: str) -> None:
+async def _hide(output: FakeTurnOutput, rest: str) -> None:
     await asyncio.to_thread(parse_sneak("hide", rest).carry_out)
 
 
-async def _garbage(voice: FakeTurnOutput, rest: str) -> None:
-    await voice.garbage(int(rest or 3))
-    await voice.say("after the garbage")
+async def _garbage(output: FakeTurnOutput, rest: str) -> None:
+    await output.garbage(int(rest or 3))
+    await output.say("after the garbage")
 
 
-async def _stderr(voice: FakeTurnOutput, rest: str) -> None:
+async def _stderr(output: FakeTurnOutput, rest: str) -> None:
     left = int(rest or 1_000_000)
     while left > 0:
         left -= os.write(2, (b"e" * 79 + b"\n") * min(512, left // 80 + 1))
-    await voice.say("said a lot on stderr")
+    await output.say("said a lot on stderr")
 
 
-async def _children(voice: FakeTurnOutput, rest: str) -> None:
+async def _children(output: FakeTurnOutput, rest: str) -> None:
     count, _, how = rest.partition(" ")
     code = _DAEMON if how == "detached" else _SLEEPER
     for _ in range(int(count or 1)):
@@ -149,14 +149,14 @@ async def _children(voice: FakeTurnOutput, rest: str) -> None:
             await asyncio.to_thread(child.wait)
         else:
             _CHILDREN.append(child)
-    await voice.say("children are running")
+    await output.say("children are running")
 
 
 _CHILDREN: list["subprocess.Popen[bytes]"] = []
 
 
-async def _crash(voice: FakeTurnOutput, rest: str) -> None:
-    await voice.say("crashing")
+async def _crash(output: FakeTurnOutput, rest: str) -> None:
+    await output.say("crashing")
     os.write(2, b"about to crash\n")
     if rest.startswith("SIG"):
         os.kill(os.getpid(), signal.Signals[rest])
@@ -164,31 +164,31 @@ async def _crash(voice: FakeTurnOutput, rest: str) -> None:
     os._exit(int(rest or 3))
 
 
-async def _hang_up(voice: FakeTurnOutput, rest: str) -> None:
+async def _hang_up(output: FakeTurnOutput, rest: str) -> None:
     """Close standard output and live on."""
     os.close(1)
     await asyncio.sleep(float(rest or 3600))
 
 
-async def _error(voice: FakeTurnOutput, rest: str) -> None:
+async def _error(output: FakeTurnOutput, rest: str) -> None:
     raise FakeServerFailedError(rest or "it went wrong")
 
 
 _COMMANDS: dict[str, Callable[[FakeTurnOutput, str], Awaitable[None]]] = {
-    "echo": lambda voice, rest: voice.say(rest),
-    "think": lambda voice, rest: voice.think(rest or "hm"),
+    "echo": lambda output, rest: output.say(rest),
+    "think": lambda output, rest: output.think(rest or "hm"),
     "stream": _stream,
-    "flood": lambda voice, rest: _stream(voice, rest or "20000"),
+    "flood": lambda output, rest: _stream(output, rest or "20000"),
     "wait": _wait,
     "history": _history,
-    "tool": lambda voice, rest: voice.tool(rest or "look"),
+    "tool": lambda output, rest: output.tool(rest or "look"),
     "ask": _ask,
     "do": _do,
-    "sneak": lambda voice, rest: _sneak(voice, parse_sneak("sneak", rest)),
-    "sneak-run": lambda voice, rest: _sneak(voice, parse_sneak("sneak-run", rest)),
+    "sneak": lambda output, rest: _sneak(output, parse_sneak("sneak", rest)),
+    "sneak-run": lambda output, rest: _sneak(output, parse_sneak("sneak-run", rest)),
     "hide": _hide,
-    "plan": lambda voice, rest: voice.plan((rest or "look,mend").split(",")),
-    "unknown": lambda voice, rest: voice.unknown(rest),
+    "plan": lambda output, rest: output.plan((rest or "look,mend").split(",")),
+    "unknown": lambda output, rest: output.unknown(rest),
     "garbage": _garbage,
     "stderr": _stderr,
     "children": _children,

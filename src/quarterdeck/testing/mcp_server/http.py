@@ -18,8 +18,8 @@ Message = dict[str, Any]
 class _State:
     """What is shared between requests."""
 
-    def __init__(self, voice: McpResponder) -> None:
-        self.voice = voice
+    def __init__(self, responder: McpResponder) -> None:
+        self.responder = responder
         self.sessions: set[str] = set()
         self.answers: dict[str, Message] = {}
         self.arrived = threading.Condition()
@@ -27,11 +27,11 @@ class _State:
         """Answers whose stream was dropped, by the id of the last event before."""
 
 
-def serve(voice: McpResponder) -> None:
+def serve(responder: McpResponder) -> None:
     """Listen until the program is ended."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Requests)
     server.daemon_threads = True
-    server.state = _State(voice)  # type: ignore[attr-defined]
+    server.state = _State(responder)  # type: ignore[attr-defined]
     address = cast("tuple[str, int]", server.server_address)
     sys.stdout.write(f"http://127.0.0.1:{address[1]}/mcp\n")
     sys.stdout.flush()
@@ -52,7 +52,7 @@ class _Requests(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        quirks = self.state.voice.quirks
+        quirks = self.state.responder.quirks
         if quirks.old:
             self._plain(405, b"")
             return
@@ -70,11 +70,11 @@ class _Requests(BaseHTTPRequestHandler):
             self._plain(202, b"")
             return
         channel = _Stream(self, message)
-        self.state.voice.handle(message, channel)
+        self.state.responder.handle(message, channel)
         channel.finish()
 
     def do_GET(self) -> None:
-        quirks = self.state.voice.quirks
+        quirks = self.state.responder.quirks
         if quirks.old:
             self._begin_stream()
             self.wfile.write(b"event: endpoint\ndata: /messages?id=1\n\n")
@@ -92,21 +92,21 @@ class _Requests(BaseHTTPRequestHandler):
 
     def do_DELETE(self) -> None:
         self.state.sessions.discard(self.headers.get("Mcp-Session-Id") or "")
-        self.state.voice.quirks.seen.append("deleted")
+        self.state.responder.quirks.seen.append("deleted")
         self._plain(200, b"")
 
     def _tell_changes(self) -> None:
-        voice = self.state.voice
-        seen = voice.changes
+        responder = self.state.responder
+        seen = responder.changes
         note = json.dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
         try:
             while True:
-                with voice.changed:
-                    voice.changed.wait(0.2)
+                with responder.changed:
+                    responder.changed.wait(0.2)
                 self.wfile.write(b": still here\n\n")
                 self.wfile.flush()
-                if voice.changes != seen:
-                    seen = voice.changes
+                if responder.changes != seen:
+                    seen = responder.changes
                     self.wfile.write(f"data: {note}\n\n".encode())
                     self.wfile.flush()
         except OSError:
@@ -117,7 +117,7 @@ class _Requests(BaseHTTPRequestHandler):
         method = message.get("method")
         meta = table(table(message, "params"), "_meta")
         if "io.modelcontextprotocol/protocolVersion" in meta:
-            if self.state.voice.quirks.era == "legacy":
+            if self.state.responder.quirks.era == "legacy":
                 return (
                     400,
                     b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no session"}}',
@@ -210,8 +210,8 @@ class _Stream:
         try:
             self._request.write(data)
         except OSError:
-            self._state.voice.cancelled.add(self._message.get("id"))
-            self._state.voice.quirks.seen.append("left")
+            self._state.responder.cancelled.add(self._message.get("id"))
+            self._state.responder.quirks.seen.append("left")
 
     def ask(self, method: str, params: Message) -> Message:
         id_ = uuid.uuid4().hex
@@ -236,8 +236,8 @@ class _Stream:
         return session
 
     def _forget(self) -> None:
-        if self._state.voice.quirks.forgets and self._message.get("method") == "tools/call":
-            self._state.voice.quirks.forgets = False
+        if self._state.responder.quirks.forgets and self._message.get("method") == "tools/call":
+            self._state.responder.quirks.forgets = False
             self._state.sessions.clear()
 
     def _drops(self, message: Message) -> bool:

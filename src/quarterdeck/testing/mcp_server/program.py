@@ -23,9 +23,9 @@ def main(words: tuple[str, ...]) -> None:
     if is_http:
         from .http import serve
 
-        serve(voice)
+        serve(responder)
     else:
-        _Pipe(voice).serve()
+        _Pipe(responder).serve()
 
 
 class _Pipe:
@@ -33,8 +33,8 @@ class _Pipe:
 
     headers: dict[str, str] = {}  # noqa: RUF012 - nobody changes it
 
-    def __init__(self, voice: McpResponder) -> None:
-        self._voice = voice
+    def __init__(self, responder: McpResponder) -> None:
+        self._voice = responder
         self._lock = threading.Lock()
         self._answers: dict[str, Any] = {}
         self._arrived = threading.Condition()

@@ -293,7 +293,7 @@ _ANSWERS: dict[str, Callable[[McpResponder, Message, McpReplyChannel, Any], Mess
     "initialize": McpResponder.initialize,
     "server/discover": McpResponder.discover,
     "subscriptions/listen": McpResponder.listen,
-    "ping": lambda voice, params, channel, id_: {},
+    "ping": lambda responder, params, channel, id_: {},
     "tools/list": McpResponder.list,
     "tools/call": McpResponder.call,
 }

@@ -157,7 +157,7 @@ def _ask(say: FakeToolCall) -> Message:
     """Ask the person for a name."""
     form = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
     wanted = {"mode": "form", "message": "Who are you?", "requestedSchema": form}
-    if say.voice.quirks.era == "legacy":
+    if say.responder.quirks.era == "legacy":
         answer = say.channel.ask("elicitation/create", wanted)
     else:
         given = say.params.get("inputResponses")
@@ -189,8 +189,8 @@ def _pinged(say: FakeToolCall) -> Message:
 @_tool("grow", {"name": {"type": "string"}})
 def _grow(say: FakeToolCall) -> Message:
     """Have one more tool from now on."""
-    say.voice.change(str(say.arguments.get("name")))
-    if say.voice.quirks.era == "legacy":
+    say.responder.change(str(say.arguments.get("name")))
+    if say.responder.quirks.era == "legacy":
         say.notify("notifications/tools/list_changed", {})
     return _text("grown")
 
@@ -205,7 +205,7 @@ def _environment(say: FakeToolCall) -> Message:
 @_tool("seen")
 def _seen(say: FakeToolCall) -> Message:
     """Tell what has been cancelled, deleted and resumed."""
-    return _text(",".join(say.voice.quirks.seen))
+    return _text(",".join(say.responder.quirks.seen))
 
 
 @_tool("headers")

@@ -27,87 +27,87 @@ class FakeOneshotFailedError(Exception):
     """The model failed, and with it the turn."""
 
 
-def run_line(voice: OneshotOutput, line: str) -> None:
+def run_line(output: OneshotOutput, line: str) -> None:
     """Do what one line says; one that is no command is echoed."""
     name, _, rest = line.strip().partition(" ")
     command = COMMANDS.get(name)
     if command is not None:
-        command(voice, rest)
+        command(output, rest)
     elif line.strip():
-        voice.say(line)
+        output.say(line)
 
 
-def _stream(voice: OneshotOutput, rest: str) -> None:
+def _stream(output: OneshotOutput, rest: str) -> None:
     count, _, size = rest.partition(" ")
     filler = "x" * int(size or 0)
     pieces = [f"chunk {number}{filler}\n" for number in range(int(count or 10))]
-    for piece in pieces if voice.streams else ["".join(pieces)]:
-        voice.say(piece)
+    for piece in pieces if output.streams else ["".join(pieces)]:
+        output.say(piece)
 
 
-def _wait(voice: OneshotOutput, rest: str) -> None:
-    voice.say("waiting")
+def _wait(output: OneshotOutput, rest: str) -> None:
+    output.say("waiting")
     time.sleep(float(rest or 3600))
 
 
-def _ask(voice: OneshotOutput, rest: str) -> None:
+def _ask(output: OneshotOutput, rest: str) -> None:
     """A command that needs leave: these agents do not ask, their flags decide."""
-    if voice.may_run:
-        voice.tool(rest or "run a command")
-    voice.say("allowed" if voice.may_run else "denied")
+    if output.may_run:
+        output.tool(rest or "run a command")
+    output.say("allowed" if output.may_run else "denied")
 
 
-def _do(voice: OneshotOutput, rest: str) -> None:
+def _do(output: OneshotOutput, rest: str) -> None:
     """Do it as far as the flags go."""
-    deed = parse_action(rest)
-    if not voice.may(deed.kind):
-        voice.say("denied\n")
+    action = parse_action(rest)
+    if not output.may(action.kind):
+        output.say("denied\n")
         return
-    output = deed.carry_out()
-    voice.deed(deed, output)
-    voice.say(f"{output}\n")
+    result = action.carry_out()
+    output.action(action, result)
+    output.say(f"{result}\n")
 
 
 def _sneak(name: str) -> Callable[[OneshotOutput, str], None]:
     """Do it whatever the flags say, and tell of it."""
 
-    def sneak(voice: OneshotOutput, rest: str) -> None:
-        deed = parse_sneak(name, rest)
-        voice.deed(deed, deed.carry_out())
+    def sneak(output: OneshotOutput, rest: str) -> None:
+        action = parse_sneak(name, rest)
+        output.action(action, action.carry_out())
 
     return sneak
 
 
-def _hide(voice: OneshotOutput, rest: str) -> None:
+def _hide(output: OneshotOutput, rest: str) -> None:
     parse_sneak("hide", rest).carry_out()
 
 
-def _garbage(voice: OneshotOutput, rest: str) -> None:
+def _garbage(output: OneshotOutput, rest: str) -> None:
     for number in range(int(rest or 3)):
         sys.stdout.buffer.write(b"garbage %d \xff\xfe {]\n" % number)
     sys.stdout.buffer.write(b"[1, 2]\n\n3\n")
-    voice.say("after the garbage")
+    output.say("after the garbage")
 
 
-def _stderr(voice: OneshotOutput, rest: str) -> None:
+def _stderr(output: OneshotOutput, rest: str) -> None:
     left = int(rest or 1_000_000)
     while left > 0:
         left -= os.write(2, (b"e" * 79 + b"\n") * min(512, left // 80 + 1))
-    voice.say("said a lot on stderr")
+    output.say("said a lot on stderr")
 
 
-def _children(voice: OneshotOutput, rest: str) -> None:
+def _children(output: OneshotOutput, rest: str) -> None:
     count, _, how = rest.partition(" ")
     for _ in range(int(count or 1)):
         code = _DAEMON if how == "detached" else _SLEEPER
         child = subprocess.Popen([sys.executable, "-c", code])
         if how == "detached":
             child.wait()
-    voice.say("children are running")
+    output.say("children are running")
 
 
-def _crash(voice: OneshotOutput, rest: str) -> None:
-    voice.say("crashing")
+def _crash(output: OneshotOutput, rest: str) -> None:
+    output.say("crashing")
     sys.stderr.write("about to crash\n")
     sys.stderr.flush()
     if rest.startswith("SIG"):
@@ -116,37 +116,37 @@ def _crash(voice: OneshotOutput, rest: str) -> None:
     os._exit(int(rest or 3))
 
 
-def _hang_up(voice: OneshotOutput, rest: str) -> None:
+def _hang_up(output: OneshotOutput, rest: str) -> None:
     """Close standard output and live on."""
     sys.stdout.buffer.flush()
     os.close(1)
     time.sleep(float(rest or 3600))
 
 
-def _error(voice: OneshotOutput, rest: str) -> None:
+def _error(output: OneshotOutput, rest: str) -> None:
     raise FakeOneshotFailedError(rest or "it went wrong")
 
 
 COMMANDS: dict[str, Callable[[OneshotOutput, str], None]] = {
-    "echo": lambda voice, rest: voice.say(rest),
-    "think": lambda voice, rest: voice.think(rest or "hm"),
+    "echo": lambda output, rest: output.say(rest),
+    "think": lambda output, rest: output.think(rest or "hm"),
     "stream": _stream,
-    "flood": lambda voice, rest: _stream(voice, rest or "20000"),
+    "flood": lambda output, rest: _stream(output, rest or "20000"),
     "wait": _wait,
-    "history": lambda voice, _: voice.say(" | ".join(voice.memory.prompts[:-1]) or "(nothing)"),
-    "tool": lambda voice, rest: voice.tool(rest or "look"),
+    "history": lambda output, _: output.say(" | ".join(output.memory.prompts[:-1]) or "(nothing)"),
+    "tool": lambda output, rest: output.tool(rest or "look"),
     "ask": _ask,
     "do": _do,
     "sneak": _sneak("sneak"),
     "sneak-run": _sneak("sneak-run"),
     "hide": _hide,
-    "plan": lambda voice, rest: voice.plan((rest or "look,mend").split(",")),
-    "unknown": lambda voice, rest: voice.unknown(rest),
+    "plan": lambda output, rest: output.plan((rest or "look,mend").split(",")),
+    "unknown": lambda output, rest: output.unknown(rest),
     "garbage": _garbage,
     "stderr": _stderr,
     "children": _children,
     "crash": _crash,
     "hang-up": _hang_up,
     "error": _error,
-    "silence": lambda voice, rest: os._exit(int(rest or 0)),
+    "silence": lambda output, rest: os._exit(int(rest or 0)),
 }

@@ -73,12 +73,12 @@ class OneshotOutput:
         name, field = self.tools["run"]
         self.called(name, {field: title}, output)
 
-    def deed(self, deed: DiskAction, output: str) -> None:
+    def action(self, action: DiskAction, output: str) -> None:
         """Tell of a deed that is done."""
-        name, field = self.tools[deed.kind]
-        given = {field: deed.target if deed.kind == "run" else deed.path}
-        if deed.kind == "edit":
-            given["content"] = deed.content
+        name, field = self.tools[action.kind]
+        given = {field: action.target if action.kind == "run" else action.path}
+        if action.kind == "edit":
+            given["content"] = action.content
         self.called(name, given, output)
 
     def called(self, name: str, given: dict[str, Any], output: str) -> None:
@@ -148,13 +148,13 @@ class OneshotCodex(OneshotOutput):
         about |= {"aggregated_output": output, "exit_code": 0}
         self._item("completed", number, "command_execution", **about, status="completed")
 
-    def deed(self, deed: DiskAction, output: str) -> None:
-        if deed.kind == "edit":
-            number, changes = self.next(), [{"path": deed.path, "kind": "update"}]
+    def action(self, action: DiskAction, output: str) -> None:
+        if action.kind == "edit":
+            number, changes = self.next(), [{"path": action.path, "kind": "update"}]
             self._item("started", number, "file_change", changes=changes, status="in_progress")
             self._item("completed", number, "file_change", changes=changes, status="completed")
         else:  # it reads by commands
-            self.tool(deed.target if deed.kind == "run" else f"cat {deed.target}", output)
+            self.tool(action.target if action.kind == "run" else f"cat {action.target}", output)
 
     def plan(self, steps: list[str]) -> None:
         items = [{"text": step, "completed": False} for step in steps]

@@ -39,13 +39,13 @@ def _leave(number: int, frame: object) -> None:
     os._exit(1)
 
 
-def _run(name: str, voice: OneshotOutput) -> int:
-    session, fork = voice.resumed()
-    memory = voice.memory = SessionMemory(name, session, fork=fork)
+def _run(name: str, output: OneshotOutput) -> int:
+    session, fork = output.resumed()
+    memory = output.memory = SessionMemory(name, session, fork=fork)
     if not memory.is_known:
         sys.stderr.write(f"Error: no session found for id {session}\n")
         return 1
-    prompt = voice.prompt()
+    prompt = output.prompt()
     if not prompt.strip():
         sys.stderr.write("No prompt provided\n")
         return 1
@@ -54,11 +54,11 @@ def _run(name: str, voice: OneshotOutput) -> int:
     if name == "codex":
         signal.signal(signal.SIGINT, _leave)
     memory.keep(prompt)
-    voice.begin(prompt)
+    output.begin(prompt)
     try:
         for line in prompt.split("\n"):
-            run_line(voice, line)
+            run_line(output, line)
     except FakeOneshotFailedError as error:
-        return voice.fail(str(error))
-    voice.finish()
+        return output.fail(str(error))
+    output.finish()
     return 0

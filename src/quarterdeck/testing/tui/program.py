@@ -155,7 +155,7 @@ class TurnInterruptedError(Exception):
 
 
 class FakeTui:
-    """The program, and the voice of the commands that all fakes share."""
+    """The program, and the output of the commands that all fakes share."""
 
     streams = True
     may_run = False
@@ -282,22 +282,22 @@ class FakeTui:
 
     def _do(self, rest: str) -> None:
         """Do something with permission; read without it."""
-        deed = parse_action(rest)
-        self._line(f"⚙ {deed.title}")
-        match deed.kind:
+        action = parse_action(rest)
+        self._line(f"⚙ {action.title}")
+        match action.kind:
             case "edit":
-                may = self._is_permitted("Edit this file?", deed.target)
+                may = self._is_permitted("Edit this file?", action.target)
             case "run":
-                may = self._is_permitted("Run this command?", f"$ {deed.target}")
+                may = self._is_permitted("Run this command?", f"$ {action.target}")
             case _:
                 may = True
-        output = deed.carry_out() if may else "denied"
+        output = action.carry_out() if may else "denied"
         self._is_saying = False
         self.say(output)
 
-    def deed(self, deed: DiskAction, output: str) -> None:
+    def action(self, action: DiskAction, output: str) -> None:
         """Tell of something that is done."""
-        self.tool(deed.title)
+        self.tool(action.title)
 
     def _choose(self, keys: dict[str, bool]) -> bool:
         while True:

@@ -69,9 +69,9 @@ class AnthropicWire:
         )
         return question, bool(body.get("stream"))
 
-    def voice(self, question: ScriptQuestion, body: dict[str, Any]) -> ReplyEncoder:
+    def encoder(self, question: ScriptQuestion, body: dict[str, Any]) -> ReplyEncoder:
         """See ``ServerWire``."""
-        return _AnthropicVoice(f"msg_{next(self._ids):024}", question.model)
+        return _AnthropicEncoder(f"msg_{next(self._ids):024}", question.model)
 
     def whole(
         self, question: ScriptQuestion, parts: tuple[Part, ...], usage: TokenUsage, stop: ModelStop
@@ -146,7 +146,7 @@ def _block(part: Part) -> dict[str, Any]:
             raise AssertionError(f"a script tells no {type(part).__name__}")
 
 
-class _AnthropicVoice:
+class _AnthropicEncoder:
     def __init__(self, id: str, model: str) -> None:
         self._id = id
         self._model = model

@@ -77,9 +77,9 @@ class GeminiWire:
         )
         return question, ":streamGenerateContent" in path
 
-    def voice(self, question: ScriptQuestion, body: dict[str, Any]) -> ReplyEncoder:
+    def encoder(self, question: ScriptQuestion, body: dict[str, Any]) -> ReplyEncoder:
         """See ``ServerWire``."""
-        return _GeminiVoice(f"scripted{next(self._ids)}", question.model)
+        return _GeminiEncoder(f"scripted{next(self._ids)}", question.model)
 
     def whole(
         self, question: ScriptQuestion, parts: tuple[Part, ...], usage: TokenUsage, stop: ModelStop
@@ -194,7 +194,7 @@ def _candidate(parts: list[dict[str, Any]], reason: str | None = None) -> dict[s
     return candidate
 
 
-class _GeminiVoice:
+class _GeminiEncoder:
     """Calls are sent whole, because Gemini does not stream their arguments."""
 
     def __init__(self, id: str, model: str) -> None:

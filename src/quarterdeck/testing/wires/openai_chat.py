@@ -102,10 +102,12 @@ class ChatWire:
         )
         return question, bool(body.get("stream"))
 
-    def voice(self, question: ScriptQuestion, body: dict[str, Any]) -> ReplyEncoder:
+    def encoder(self, question: ScriptQuestion, body: dict[str, Any]) -> ReplyEncoder:
         """See ``ServerWire``."""
         with_usage = bool(table(body.get("stream_options")).get("include_usage"))
-        return _ChatVoice(f"chatcmpl-{next(self._ids):020}", question.model, with_usage=with_usage)
+        return _ChatEncoder(
+            f"chatcmpl-{next(self._ids):020}", question.model, with_usage=with_usage
+        )
 
     def whole(
         self, question: ScriptQuestion, parts: tuple[Part, ...], usage: TokenUsage, stop: ModelStop
@@ -167,7 +169,7 @@ def _usage(usage: TokenUsage) -> dict[str, Any]:
     }
 
 
-class _ChatVoice:
+class _ChatEncoder:
     def __init__(self, id: str, model: str, *, with_usage: bool) -> None:
         self._head = {
             "id": id,

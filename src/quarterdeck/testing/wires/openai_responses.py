@@ -68,9 +68,9 @@ class ResponsesWire:
         )
         return question, bool(body.get("stream"))
 
-    def voice(self, question: ScriptQuestion, body: dict[str, Any]) -> ReplyEncoder:
+    def encoder(self, question: ScriptQuestion, body: dict[str, Any]) -> ReplyEncoder:
         """See ``ServerWire``."""
-        return _ResponsesVoice(self._head(question))
+        return _ResponsesEncoder(self._head(question))
 
     def whole(
         self, question: ScriptQuestion, parts: tuple[Part, ...], usage: TokenUsage, stop: ModelStop
@@ -209,7 +209,7 @@ def _summary(text: str) -> dict[str, Any]:
     return {"type": "summary_text", "text": text}
 
 
-class _ResponsesVoice:
+class _ResponsesEncoder:
     """Items are opened, filled and closed, each with a pair of events of its kind."""
 
     def __init__(self, head: dict[str, Any]) -> None:

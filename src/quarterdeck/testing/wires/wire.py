@@ -52,7 +52,7 @@ class ServerWire(Protocol):
         """What is asked, and whether the answer is to be streamed."""
         ...
 
-    def voice(self, question: ScriptQuestion, body: dict[str, Any]) -> ReplyEncoder:
+    def encoder(self, question: ScriptQuestion, body: dict[str, Any]) -> ReplyEncoder:
         """The voice for one streamed reply."""
         ...
 

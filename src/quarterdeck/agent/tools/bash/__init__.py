@@ -138,11 +138,11 @@ async def _run_on(order: _Order, live: LiveCall) -> ToolOutcome:
     terminals = order.workspace.terminals(live.containment)
     command = await order.commands.start(terminals, order.line, order.cwd, order.limit)
     await _show_terminal(live, command.terminal)
-    told = (
+    text = (
         f"Started in the background as {command.id!r}. Use the tool `commands` to read its "
         f"output, wait for it or end it. All of its output is also in {command.file}."
     )
-    return ToolOutcome(result=(TextPart(text=told),), raw_output={"id": command.id})
+    return ToolOutcome(result=(TextPart(text=text),), raw_output={"id": command.id})
 
 
 async def _run(order: _Order, live: LiveCall) -> ToolOutcome:

@@ -221,7 +221,7 @@ class CommandsArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fie
 class CommandsTool:
     """Lists, reads, awaits and ends background commands.
 
-    To the policy this is no deed of its own: leave was given when the command was started, and
+    To the policy this is not a call of its own: the command was permitted when it started, and
     only the session's own commands can be reached.
     """
 

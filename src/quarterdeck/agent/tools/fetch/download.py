@@ -161,7 +161,7 @@ async def download_page(
 
 
 def _stays(here: UrlTarget, there: UrlTarget) -> bool:
-    """Whether a redirect leads to the host, and port, that leave was given for."""
+    """Whether a redirect leads to the host, and port, that was permitted."""
     if here.host != there.host:
         return False
     if here.scheme == there.scheme:

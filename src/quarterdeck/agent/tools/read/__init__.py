@@ -55,9 +55,9 @@ async def image_outcome(
         )
     workspace.seen.note(target.real, content.identity)
     data = base64.b64encode(content.data).decode()
-    told = f"{target.shown} ({mime_type}, {len(content.data)} bytes)"
+    text = f"{target.shown} ({mime_type}, {len(content.data)} bytes)"
     return ToolOutcome(
-        result=(TextPart(text=told), ImagePart(data=data, mime_type=mime_type)),
+        result=(TextPart(text=text), ImagePart(data=data, mime_type=mime_type)),
         content=(ContentItem(content=ImageContent(data=data, mime_type=mime_type)),),
     )
 

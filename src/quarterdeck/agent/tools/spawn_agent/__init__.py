@@ -42,7 +42,7 @@ class SpawnAgentArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_f
 class SpawnAgentTool:
     """Starts an agent, and waits for its answer unless it shall work in the background.
 
-    To the policy this is no deed of its own: whatever the agent does is judged as it does it.
+    To the policy this is not a call of its own: whatever the agent does is judged as it does it.
     """
 
     name = "spawn_agent"

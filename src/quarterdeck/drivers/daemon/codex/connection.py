@@ -50,8 +50,8 @@ class CodexRequester:
         try:
             return as_map(_decode(await self._peer.request(method, params)))
         except msgspec.DecodeError as error:
-            told = f"{self._agent} sent an answer to {method!r} that is not JSON: {error}"
-            raise WrongProtocolError(told) from error
+            text = f"{self._agent} sent an answer to {method!r} that is not JSON: {error}"
+            raise WrongProtocolError(text) from error
 
 
 class CodexConnection:
@@ -224,8 +224,8 @@ class CodexConnection:
             except (LinkError, OpenFailedError, TimeoutError) as error:
                 problem = error
             except RpcError as error:
-                told = f"the server of {self._agent} no longer knows the thread: {error}"
-                raise LinkBrokenError(told) from error
+                text = f"the server of {self._agent} no longer knows the thread: {error}"
+                raise LinkBrokenError(text) from error
             await asyncio.sleep(self._pause)
         raise LinkBrokenError(f"the server of {self._agent} is not reachable: {problem}")
 

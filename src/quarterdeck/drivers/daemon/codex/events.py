@@ -153,21 +153,21 @@ class CodexServerReader:
 
     # Items
 
-    def _completed(self, told: Mapping[str, Any]) -> Iterator[Event]:
-        item = as_map(told.get("item"))
+    def _completed(self, data: Mapping[str, Any]) -> Iterator[Event]:
+        item = as_map(data.get("item"))
         self._outputs.pop(as_text(item.get("id")), None)
         yield from self._items.end(item)
 
-    def _grow(self, told: Mapping[str, Any]) -> Iterator[Event]:
-        yield from self._items.grow(as_text(told.get("itemId")), as_text(told.get("delta")))
+    def _grow(self, data: Mapping[str, Any]) -> Iterator[Event]:
+        yield from self._items.grow(as_text(data.get("itemId")), as_text(data.get("delta")))
 
-    def _think(self, told: Mapping[str, Any]) -> Iterator[Event]:
-        id_, delta = as_text(told.get("itemId")), as_text(told.get("delta"))
+    def _think(self, data: Mapping[str, Any]) -> Iterator[Event]:
+        id_, delta = as_text(data.get("itemId")), as_text(data.get("delta"))
         yield from self._items.grow(id_, delta, is_thought=True)
 
-    def _output(self, told: Mapping[str, Any]) -> Iterator[Event]:
+    def _output(self, data: Mapping[str, Any]) -> Iterator[Event]:
         """Show a running command's output from time to time: each showing holds all of it."""
-        id_, delta = as_text(told.get("itemId")), as_text(told.get("delta"))
+        id_, delta = as_text(data.get("itemId")), as_text(data.get("delta"))
         if not self._items.is_running(id_):
             return  # its beginning was missed; its end says it all
         before, due = self._outputs.get(id_, ("", _STRIDE))
@@ -181,8 +181,8 @@ class CodexServerReader:
 
     # Figures
 
-    def _usage(self, told: Mapping[str, Any]) -> Iterator[Event]:
-        figures = as_map(told.get("tokenUsage"))
+    def _usage(self, data: Mapping[str, Any]) -> Iterator[Event]:
+        figures = as_map(data.get("tokenUsage"))
         last = as_map(figures.get("last"))
         total = _tokens(as_map(figures.get("total")))
         if self._before is None:
@@ -193,8 +193,8 @@ class CodexServerReader:
         context = ContextUsage(used=used, size=size) if size else None
         yield UsageReported(context=context, session_tokens=total)
 
-    def _limits(self, told: Mapping[str, Any]) -> Iterator[Event]:
-        limits = as_map(told.get("rateLimits"))
+    def _limits(self, data: Mapping[str, Any]) -> Iterator[Event]:
+        limits = as_map(data.get("rateLimits"))
         windows = [as_map(limits.get(name)) for name in ("primary", "secondary")]
         full = [one for one in windows if as_number(one.get("usedPercent")) >= 100]
         resets = [as_number(one.get("resetsAt")) for one in full]
@@ -204,15 +204,15 @@ class CodexServerReader:
 
     # Trouble
 
-    def _trouble(self, told: Mapping[str, Any]) -> Iterator[Event]:
+    def _trouble(self, data: Mapping[str, Any]) -> Iterator[Event]:
         """An error: a retry, or the failure that ends the turn and is told again."""
-        error = as_map(told.get("error"))
+        error = as_map(data.get("error"))
         text = as_text(error.get("message"))
         reason = as_text(error.get("additionalDetails")) or text
         info = error.get("codexErrorInfo")
         if (isinstance(info, str) and info in _LIMITS) or rate_limit(reason) is not None:
             yield from self._limited(reason)
-        if told.get("willRetry") is True:
+        if data.get("willRetry") is True:
             retry = _RETRY.match(text)
             attempt = int(retry[1]) + 1 if retry else 2
             yield RetryScheduled(attempt=attempt, delay=0.0, reason=reason)
@@ -223,8 +223,8 @@ class CodexServerReader:
             yield RateLimited(reason=reason, resets_at=self._resets_at)
 
 
-def _plan(told: Mapping[str, Any]) -> Iterator[Event]:
-    steps = map(as_map, as_list(told.get("plan")))
+def _plan(data: Mapping[str, Any]) -> Iterator[Event]:
+    steps = map(as_map, as_list(data.get("plan")))
     yield PlanChanged(
         entries=tuple(
             PlanEntry(
@@ -237,41 +237,41 @@ def _plan(told: Mapping[str, Any]) -> Iterator[Event]:
     )
 
 
-def _name(told: Mapping[str, Any]) -> Iterator[Event]:
-    if title := as_text(told.get("threadName")):
+def _name(data: Mapping[str, Any]) -> Iterator[Event]:
+    if title := as_text(data.get("threadName")):
         yield SessionChanged(title=title)
 
 
-def _compacted(told: Mapping[str, Any]) -> Iterator[Event]:
+def _compacted(data: Mapping[str, Any]) -> Iterator[Event]:
     return iter(())  # the item of the same name tells it
 
 
-def _rerouted(told: Mapping[str, Any]) -> Iterator[Event]:
-    model = as_text(told.get("toModel"))
+def _rerouted(data: Mapping[str, Any]) -> Iterator[Event]:
+    model = as_text(data.get("toModel"))
     yield SessionChanged(model=model)
-    title = f"Codex answers with {model} instead of {as_text(told.get('fromModel'))}."
+    title = f"Codex answers with {model} instead of {as_text(data.get('fromModel'))}."
     yield NoticePosted(title=title, severity="warning")
 
 
-def _server(told: Mapping[str, Any]) -> Iterator[Event]:
-    if told.get("status") == "failed":
-        title = f"The tool server {as_text(told.get('name'))!r} did not start."
-        error = as_text(told.get("error")) or None
+def _server(data: Mapping[str, Any]) -> Iterator[Event]:
+    if data.get("status") == "failed":
+        title = f"The tool server {as_text(data.get('name'))!r} did not start."
+        error = as_text(data.get("error")) or None
         yield NoticePosted(title=title, severity="warning", description=error)
 
 
-def _warning(told: Mapping[str, Any]) -> Iterator[Event]:
-    title = as_text(told.get("message")) or as_text(told.get("summary"))
+def _warning(data: Mapping[str, Any]) -> Iterator[Event]:
+    title = as_text(data.get("message")) or as_text(data.get("summary"))
     if title:
-        details = as_text(told.get("details")) or None
+        details = as_text(data.get("details")) or None
         yield NoticePosted(title=title, severity="warning", description=details)
 
 
-def _tokens(told: Mapping[str, Any]) -> TokenUsage:
+def _tokens(data: Mapping[str, Any]) -> TokenUsage:
     return TokenUsage(
-        input=as_number(told.get("inputTokens")),
-        output=as_number(told.get("outputTokens")),
-        cached=as_number(told.get("cachedInputTokens")),
-        cache_written=as_number(told.get("cacheWriteInputTokens")),
-        thought=as_number(told.get("reasoningOutputTokens")),
+        input=as_number(data.get("inputTokens")),
+        output=as_number(data.get("outputTokens")),
+        cached=as_number(data.get("cachedInputTokens")),
+        cache_written=as_number(data.get("cacheWriteInputTokens")),
+        thought=as_number(data.get("reasoningOutputTokens")),
     )

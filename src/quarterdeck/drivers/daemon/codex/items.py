@@ -258,12 +258,12 @@ _RESULTS = ("aggregatedOutput", "exitCode", "result", "error", "contentItems", "
 
 def _ended(call: ToolCallId, item: Mapping[str, Any]) -> ToolCallEnded:
     status = as_text(item.get("status"))
-    told = as_text(as_map(item.get("error")).get("message"))
+    text = as_text(as_map(item.get("error")).get("message"))
     raw = {key: item[key] for key in _RESULTS if item.get(key) is not None}
     return ToolCallEnded(
         call=call,
         status=_ENDS.get(status, "completed"),
-        reason=told or ("it was not allowed" if status == "declined" else None),
+        reason=text or ("it was not allowed" if status == "declined" else None),
         content=output_content(_output(item)),
         locations=_locations(item),
         raw_output=raw or None,

@@ -88,10 +88,10 @@ class CodexLink:
         self._taking = taking
         self._reader = CodexServerReader(launch.agent)
         self._server = CodexServer(launch, stream)
-        self._line = CodexConnection(
+        self._connection = CodexConnection(
             launch.agent, self._server, self, self._resume, self._lose, away=away, pause=again
         )
-        self._hearing: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[AgentExit | None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._changes: dict[str, Any] = {}
@@ -100,8 +100,8 @@ class CodexLink:
         """Whether something was said in the thread."""
 
     _host: LinkHost
-    _desk: CodexRequestHandler
-    _ear: CodexListener
+    _request_handler: CodexRequestHandler
+    _listener: CodexListener
     _params: dict[str, Any]
     _thread: str = ""
 
@@ -118,8 +118,10 @@ class CodexLink:
             OpenFailedError, UnsupportedError: and ``end`` is all that is left to do.
         """
         self._host = host
-        self._desk = CodexRequestHandler(host)
-        self._ear = CodexListener(host, self._reader, self._desk, is_shared=self._server.is_shared)
+        self._request_handler = CodexRequestHandler(host)
+        self._listener = CodexListener(
+            host, self._reader, self._request_handler, is_shared=self._server.is_shared
+        )
         opening = host.opening
         manner = parse_codex_mode(self._launch, opening.options.agent_mode)
         self._params = thread_params(self._launch, opening, manner)
@@ -150,7 +152,7 @@ class CodexLink:
         if opening.options.resume is None:
             self._reader.begin_thread()
         elif opening.replay:
-            await emit_thread_history(self._line, self._thread, self._host, self._reader)
+            await emit_thread_history(self._connection, self._thread, self._host, self._reader)
         return opened
 
     async def _resume(self, ask: CodexRequester) -> None:
@@ -163,18 +165,18 @@ class CodexLink:
                 raise
             _log.debug("%s: %s", self._launch.agent, error)
             opened = await self._start_anew(ask)
-        self._ear.add(partial(self._ear.catch_up, opened))
+        self._listener.add(partial(self._listener.catch_up, opened))
 
     async def _start_anew(self, ask: CodexRequester) -> Mapping[str, Any]:
         """Open another thread: codex forgets one in which nothing was said with its client."""
         opened = await ask("thread/start", self._params)
         self._name(opened)
-        told = SessionChanged(agent_session=self._thread)
-        self._ear.add(partial(self._host.emit, told))
+        event = SessionChanged(agent_session=self._thread)
+        self._listener.add(partial(self._host.emit, event))
         return opened
 
     def _name(self, opened: Mapping[str, Any]) -> None:
-        self._thread = self._ear.thread = as_text(as_map(opened.get("thread")).get("id"))
+        self._thread = self._listener.thread = as_text(as_map(opened.get("thread")).get("id"))
         if not self._thread:
             raise WrongProtocolError(f"{self._launch.agent} opened a thread without an id")
 
@@ -189,7 +191,7 @@ class CodexLink:
         """
         params = {"threadId": self._thread, "input": input_of(self._launch, content)}
         changes, self._changes = self._changes, {}
-        turn = self._ear.turn = CodexTurn()
+        turn = self._listener.turn = CodexTurn()
         self._stopping = None
         self._reader.begin_turn()
         try:
@@ -202,23 +204,23 @@ class CodexLink:
             raise
         finally:
             turn.close()
-            self._ear.turn = None
+            self._listener.turn = None
             if self._stopping is not None:
                 await asyncio.wait([self._stopping])
-            self._desk.forget()
+            self._request_handler.forget()
             await self._tell_malformed()
         return outcome
 
     async def _begin(self, turn: CodexTurn, params: Mapping[str, Any]) -> bool:
         """Send the prompt, once; False: it cannot be known to have arrived."""
         try:
-            begun = await self._line.ask("turn/start", params)
+            begun = await self._connection.ask("turn/start", params)
             turn.know(as_text(as_map(begun.get("turn")).get("id")))
             self._is_used = True
             return True
         except CodexConnectionCutError as error:
             _log.debug("%s: %s", self._launch.agent, error)
-        await self._line.ready()
+        await self._connection.ready()
         told = (turn.id, turn.outcome)
         await asyncio.wait(told, timeout=self._taking, return_when=asyncio.FIRST_COMPLETED)
         return turn.id.done() or turn.outcome.done()
@@ -235,12 +237,14 @@ class CodexLink:
         kept: Mapping[str, Any] = {}
         for _ in range(_LOOKS):
             with suppress(CodexConnectionCutError):
-                kept = await find_turn(self._line, self._thread, turn.id.result())
+                kept = await find_turn(self._connection, self._thread, turn.id.result())
                 if kept.get("status") in ("completed", "failed") or was_stopped:
                     break
             await asyncio.sleep(_AGAIN)
-        self._ear.add(partial(self._ear.tell_missed, map(as_map, as_list(kept.get("items")))))
-        await self._ear.reached()
+        self._listener.add(
+            partial(self._listener.tell_missed, map(as_map, as_list(kept.get("items"))))
+        )
+        await self._listener.reached()
         return outcome if was_stopped else _judged(outcome, kept, self._reader)
 
     async def steer(self, content: tuple[ContentBlock, ...]) -> bool:
@@ -266,7 +270,7 @@ class CodexLink:
 
     async def interrupt(self) -> None:
         """Stop the turn, and what it left running."""
-        turn = self._ear.turn
+        turn = self._listener.turn
         if turn is None:
             return
         if self._stopping is None or self._stopping.done():
@@ -279,11 +283,11 @@ class CodexLink:
         await asyncio.wait([turn.id, turn.outcome], return_when=asyncio.FIRST_COMPLETED)
         if not turn.id.done() or turn.id.cancelled():
             return
-        await self._server.remember_strays()
+        await self._server.remember_orphans()
         params = {"threadId": self._thread, "turnId": turn.id.result()}
         while not turn.outcome.done():
             try:
-                await self._line.ask("turn/interrupt", params)
+                await self._connection.ask("turn/interrupt", params)
                 break
             except (RpcError, CodexConnectionCutError) as error:
                 _log.debug("%s: %s", self._launch.agent, error)
@@ -291,13 +295,15 @@ class CodexLink:
         with suppress(
             RpcError, CodexConnectionCutError
         ):  # one that does not know this leaves them to our ending
-            await self._line.ask("thread/backgroundTerminals/clean", {"threadId": self._thread})
-        if count := await self._server.end_strays():
+            await self._connection.ask(
+                "thread/backgroundTerminals/clean", {"threadId": self._thread}
+            )
+        if count := await self._server.end_orphans():
             _log.info("%s left %d processes behind; they were killed", self._launch.agent, count)
 
     async def _tell_malformed(self) -> None:
         """Say so, once a turn, when the server printed what is no message."""
-        if count := self._line.take_malformed():
+        if count := self._connection.take_malformed():
             title = f"{count} lines of its output were not messages and were ignored."
             await self._host.emit(NoticePosted(title=title, severity="warning"))
 
@@ -335,22 +341,22 @@ class CodexLink:
     ) -> Mapping[str, Any]:
         """Answer what the server asks, after what it told before."""
         asked = as_map(_decode(params or b"{}"))
-        await self._ear.reached()
-        return await self._desk.answer(context.id, method, asked)
+        await self._listener.reached()
+        return await self._request_handler.answer(context.id, method, asked)
 
     def on_notification(self, method: str, params: msgspec.Raw | None) -> Awaitable[Any] | None:
         """Take what the server tells."""
-        return self._ear.hear(method, as_map(_decode(params or b"{}")))
+        return self._listener.hear(method, as_map(_decode(params or b"{}")))
 
     # The end
 
     def _lose(self, error: LinkError) -> None:
-        self._ear.add(partial(self._leave, error))
+        self._listener.add(partial(self._leave, error))
 
     async def _leave(self, error: LinkError) -> None:
         """Everything that the server said was told; now everybody hears that it is gone."""
-        if self._ear.turn is not None:
-            self._ear.turn.fail(error)
+        if self._listener.turn is not None:
+            self._listener.turn.fail(error)
         self._host.lost(error)
 
     async def end(self) -> AgentExit | None:
@@ -362,21 +368,21 @@ class CodexLink:
     async def _end(self) -> AgentExit | None:
         try:
             await self._leave_shared()
-            await self._line.close()
+            await self._connection.close()
             return await self._server.end()
         finally:
-            if self._hearing is not None:
-                self._hearing.cancel()
-                await asyncio.wait([self._hearing])
-                await self._desk.close()
-                if self._ear.turn is not None:
-                    self._ear.turn.fail(
+            if self._listening is not None:
+                self._listening.cancel()
+                await asyncio.wait([self._listening])
+                await self._request_handler.close()
+                if self._listener.turn is not None:
+                    self._listener.turn.fail(
                         LinkClosedError(f"the session of {self._launch.agent} is closed")
                     )
 
     async def _leave_shared(self) -> None:
         """Stop what we began at a server that goes on without us."""
-        turn = self._ear.turn if self._hearing is not None else None
+        turn = self._listener.turn if self._listening is not None else None
         if self._server.is_shared and turn is not None and not turn.outcome.done():
             with suppress(TimeoutError, QuarterdeckError):
                 async with asyncio.timeout(_STOPPING):
@@ -390,8 +396,8 @@ def _judged(
     if outcome.stop != "cancelled":
         return outcome
     if kept.get("status") == "interrupted":
-        told = "the turn was unfinished when the connection broke"
-        return TurnOutcome(stop="failed", reason=told, usage=outcome.usage)
+        reason = "the turn was unfinished when the connection broke"
+        return TurnOutcome(stop="failed", reason=reason, usage=outcome.usage)
     return reader.outcome(kept)
 
 

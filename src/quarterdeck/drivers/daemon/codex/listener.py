@@ -99,13 +99,13 @@ class CodexListener:
         self,
         host: LinkHost,
         reader: CodexServerReader,
-        desk: CodexRequestHandler,
+        request_handler: CodexRequestHandler,
         *,
         is_shared: bool,
     ) -> None:
         self._host = host
         self._reader = reader
-        self._desk = desk
+        self._request_handler = request_handler
         self._is_shared = is_shared
         self._steps: deque[Callable[[], Awaitable[None]]] = deque()
         self._filled = asyncio.Event()
@@ -153,18 +153,18 @@ class CodexListener:
         self.add(partial(self._tell, method, told))
         return None if self._roomy.is_set() else self._roomy.wait()
 
-    async def _tell(self, method: str, told: Mapping[str, Any]) -> None:
-        if as_text(told.get("threadId")) not in ("", self.thread):
+    async def _tell(self, method: str, data: Mapping[str, Any]) -> None:
+        if as_text(data.get("threadId")) not in ("", self.thread):
             return  # of an agent that ours has started, or of somebody else
-        self._desk.saw(method, told)
+        self._request_handler.saw(method, data)
         if method == "turn/completed":
-            self._finish(as_map(told.get("turn")))
+            self._finish(as_map(data.get("turn")))
             return
-        item = as_map(told.get("item"))
+        item = as_map(data.get("item"))
         if item.get("type") == "userMessage":
-            await self._prompted(method, as_text(told.get("turnId")), item)
+            await self._prompted(method, as_text(data.get("turnId")), item)
             return
-        for event in self._reader.read(method, told):
+        for event in self._reader.read(method, data):
             await self._host.emit(event)
 
     async def _prompted(self, method: str, turn: str, item: Mapping[str, Any]) -> None:
@@ -184,7 +184,7 @@ class CodexListener:
         self._reader.gap()
         status = as_map(as_map(opened.get("thread")).get("status"))
         if not as_list(status.get("activeFlags")):
-            self._desk.withdraw_all()
+            self._request_handler.withdraw_all()
         if self.turn is None:
             return
         page = as_map(opened.get("initialTurnsPage"))
@@ -223,8 +223,8 @@ class CodexListener:
 def said_by_person(item: Mapping[str, Any]) -> MessageChunk:
     """What somebody has said in the thread."""
     blocks = map(as_map, as_list(item.get("content")))
-    said = "\n".join(as_text(block.get("text")) for block in blocks)
-    chunk = message(said, as_text(item.get("id")))
+    text = "\n".join(as_text(block.get("text")) for block in blocks)
+    chunk = message(text, as_text(item.get("id")))
     return MessageChunk(content=chunk.content, message=chunk.message, role="user")
 
 

@@ -88,7 +88,7 @@ def parse_codex_mode(launch: Launch, mode: str | None) -> CodexMode:
 
 
 def thread_params(
-    launch: Launch, opening: DriverSessionOptions, manner: CodexMode
+    launch: Launch, opening: DriverSessionOptions, codex_mode: CodexMode
 ) -> dict[str, Any]:
     """The params of ``thread/start``; those of resuming and forking are these and the thread.
 

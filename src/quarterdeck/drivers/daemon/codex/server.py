@@ -103,7 +103,7 @@ class CodexServer:
         self._child: AgentProcess | None = None
         self._outlet: AgentProcessStream | None = None
         self._system: LocalSystem | None = None
-        self._strays: OrphanProcesses | None = None
+        self._orphans: OrphanProcesses | None = None
 
     @property
     def is_shared(self) -> bool:
@@ -133,7 +133,7 @@ class CodexServer:
         except PathError as error:
             raise OpenFailedError(f"{self._launch.agent} could not be started: {error}") from error
         if isinstance(self._child.process, LocalProcess):
-            self._strays = OrphanProcesses(self._child.process.tree)
+            self._orphans = OrphanProcesses(self._child.process.tree)
         self._outlet = AgentProcessStream(self._launch.agent, self._child)
         return self._outlet
 
@@ -163,14 +163,14 @@ class CodexServer:
             return ending
         return LinkBrokenError(f"the server of {self._launch.agent} has ended: {ending}")
 
-    async def remember_strays(self) -> None:
+    async def remember_orphans(self) -> None:
         """Call it before a turn is interrupted."""
-        if self._strays is not None:
-            await self._strays.remember()
+        if self._orphans is not None:
+            await self._orphans.remember()
 
-    async def end_strays(self) -> int:
+    async def end_orphans(self) -> int:
         """End what a server of our own has lost since then; how many there were."""
-        return await self._strays.end() if self._strays is not None else 0
+        return await self._orphans.end() if self._orphans is not None else 0
 
     async def end(self) -> AgentExit | None:
         """End a server of our own and all that it started; leave others alone."""

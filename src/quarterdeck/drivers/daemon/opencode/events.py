@@ -113,8 +113,8 @@ class OpencodeCallPart:
         elif rank == before:
             yield from self._output(part, as_map(state.get("metadata")))
 
-    def _output(self, part: Mapping[str, Any], told: Mapping[str, Any]) -> Iterator[Event]:
-        output = as_text(told.get("output"))
+    def _output(self, part: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Event]:
+        output = as_text(data.get("output"))
         if not output or (self.size and len(output) < self.size + _STRIDE):
             return
         self.size = len(output)
@@ -134,7 +134,7 @@ _SILENT = frozenset(
         *("question.replied", "question.rejected", "command.executed"),
     )
 )
-"""What a session tells that is told by something else, or answered at the desk."""
+"""What a session reports that something else reports too, or that ``requests`` answers."""
 
 
 class OpencodeServerReader:
@@ -263,8 +263,8 @@ class OpencodeServerReader:
         if parent in self.family:
             self.family.setdefault(as_text(info.get("id")), self.family[parent])
 
-    def _session_told(self, told: Mapping[str, Any]) -> Iterator[Event]:
-        info = as_map(told.get("info"))
+    def _session_told(self, data: Mapping[str, Any]) -> Iterator[Event]:
+        info = as_map(data.get("info"))
         if info.get("id") != self._session:
             return
         title = as_text(info.get("title"))
@@ -279,11 +279,11 @@ class OpencodeServerReader:
             )
             yield UsageReported(session_tokens=totals, session_cost=money)
 
-    def _status(self, told: Mapping[str, Any]) -> Iterator[Event]:
-        status = as_map(told.get("status"))
+    def _status(self, data: Mapping[str, Any]) -> Iterator[Event]:
+        status = as_map(data.get("status"))
         match status.get("type"):
             case "idle":
-                yield from self._idle(told)
+                yield from self._idle(data)
             case "retry" if self._prompt:
                 reason = as_text(status.get("message")) or "the model failed"
                 delay = max(as_number(status.get("next")) / 1000 - read_wall_seconds(), 0.0)
@@ -294,15 +294,15 @@ class OpencodeServerReader:
             case _:
                 pass
 
-    def _idle(self, told: Mapping[str, Any]) -> Iterator[Event]:
+    def _idle(self, data: Mapping[str, Any]) -> Iterator[Event]:
         """It rests; of the turn only if the prompt was heard of, for it is told twice."""
-        if self.has_begun and told.get("sessionID") == self._session:
+        if self.has_begun and data.get("sessionID") == self._session:
             self.is_over = True
         return iter(())
 
-    def _trouble(self, told: Mapping[str, Any]) -> Iterator[Event]:
-        if self._prompt and told.get("sessionID") == self._session:
-            yield from self._fail(as_map(told.get("error")))
+    def _trouble(self, data: Mapping[str, Any]) -> Iterator[Event]:
+        if self._prompt and data.get("sessionID") == self._session:
+            yield from self._fail(as_map(data.get("error")))
 
     def _fail(self, error: Mapping[str, Any]) -> Iterator[Event]:
         if not error or self._error:
@@ -370,18 +370,18 @@ class OpencodeServerReader:
         if child and child != self._session:
             self.family[child] = call
 
-    def _delta(self, told: Mapping[str, Any]) -> Iterator[Event]:
-        known = self._parts.get(as_text(told.get("partID")))
-        if self._prompt and isinstance(known, OpencodeTextPart) and told.get("field") == "text":
-            yield from known.grow(as_text(told.get("delta")))
+    def _delta(self, data: Mapping[str, Any]) -> Iterator[Event]:
+        known = self._parts.get(as_text(data.get("partID")))
+        if self._prompt and isinstance(known, OpencodeTextPart) and data.get("field") == "text":
+            yield from known.grow(as_text(data.get("delta")))
 
 
-def _session_of(told: Mapping[str, Any]) -> str:
-    inner = as_map(told.get("info")) or as_map(told.get("part"))
-    return as_text(told.get("sessionID")) or as_text(inner.get("sessionID"))
+def _session_of(data: Mapping[str, Any]) -> str:
+    inner = as_map(data.get("info")) or as_map(data.get("part"))
+    return as_text(data.get("sessionID")) or as_text(inner.get("sessionID"))
 
 
-def _plan(told: Mapping[str, Any]) -> Iterator[Event]:
+def _plan(data: Mapping[str, Any]) -> Iterator[Event]:
     yield PlanChanged(
         entries=tuple(
             PlanEntry(
@@ -389,7 +389,7 @@ def _plan(told: Mapping[str, Any]) -> Iterator[Event]:
                 priority=_priority(one.get("priority")),
                 status=_STEPS.get(as_text(one.get("status")), "pending"),
             )
-            for one in map(as_map, as_list(told.get("todos")))
+            for one in map(as_map, as_list(data.get("todos")))
         )
     )
 

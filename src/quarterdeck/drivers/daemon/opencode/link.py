@@ -69,7 +69,7 @@ class OpencodeLink:
         self._away = away
         self._again = again
         self._server = OpencodeServer(launch)
-        self._manner = OpencodeMode()
+        self._mode = OpencodeMode()
         self._model: tuple[str, str] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._over: LinkError | None = None
@@ -77,7 +77,7 @@ class OpencodeLink:
 
     _host: LinkHost
     _api: OpencodeClient
-    _ear: OpencodeListener
+    _listener: OpencodeListener
     _session: str = ""
 
     # Beginning
@@ -122,7 +122,7 @@ class OpencodeLink:
             mode=opening.options.agent_mode,
         )
 
-    def _new_ear(self, host: LinkHost, model: str, title: str) -> OpencodeListener:
+    def _make_listener(self, host: LinkHost, model: str, title: str) -> OpencodeListener:
         agent, session = self._launch.agent, self._session
         reader = OpencodeServerReader(agent, session, model=model, title=title)
         away, again = self._away, self._again
@@ -133,7 +133,7 @@ class OpencodeLink:
     async def _open(self, opening: DriverSessionOptions) -> Mapping[str, Any]:
         for server in opening.options.mcp_servers:
             await self._api.post("/mcp", {"name": server.name, "config": server_of(server)})
-        rules = {"permission": rules_of(opening, self._manner)}
+        rules = {"permission": rules_of(opening, self._mode)}
         title = {"title": opening.title} if opening.title is not None else {}
         if opening.options.resume is None:
             return as_map(await self._api.post("/session", {**rules, **title}))
@@ -145,8 +145,8 @@ class OpencodeLink:
         return as_map(await self._api.send("PATCH", path_of("session", past), {**rules, **title}))
 
     async def _replay(self) -> None:
-        kept = await self._ear.kept(self._session)
-        for role, event in self._ear.reader.past(kept):
+        kept = await self._listener.kept(self._session)
+        for role, event in self._listener.reader.past(kept):
             if role == "user" and isinstance(event, MessageChunk):
                 event = msgspec.structs.replace(event, role="user")
             await self._host.emit(event)
@@ -233,17 +233,17 @@ class OpencodeLink:
         """Whether the server has a prompt of which it is not known that it arrived."""
         with suppress(TimeoutError):
             async with asyncio.timeout(TAKING):
-                while self._over is None and not self._ear.reader.has_begun:
+                while self._over is None and not self._listener.reader.has_begun:
                     with suppress(*FAULTS):
                         await self._api.get(path_of("session", self._session, "message", id_))
                         return True
                     await asyncio.sleep(self._again)
-        return self._ear.reader.has_begun
+        return self._listener.reader.has_begun
 
     async def interrupt(self) -> None:
         """Tell it to stop until it has: what is told before it has begun is lost."""
-        self._ear.interrupt()
-        turn = self._ear.turn
+        self._listener.interrupt()
+        turn = self._listener.turn
         while turn is not None and not turn.done():
             with suppress(*FAULTS):
                 await self._api.post(path_of("session", self._session, "abort"))
@@ -253,11 +253,11 @@ class OpencodeLink:
 
     async def set_mode(self, mode: str) -> None:
         """Have another of its agents answer, from the next prompt on."""
-        manner = parse_opencode_mode(self._launch, mode)
-        if manner.asks != self._manner.asks:
-            rules = {"permission": rules_of(self._host.opening, manner)}
+        opencode_mode = parse_opencode_mode(self._launch, mode)
+        if opencode_mode.asks != self._mode.asks:
+            rules = {"permission": rules_of(self._host.opening, opencode_mode)}
             await self._api.send("PATCH", path_of("session", self._session), rules)
-        self._manner = manner
+        self._mode = opencode_mode
         await self._host.emit(ModeChanged(mode=mode))
 
     async def set_model(self, model: str) -> None:
@@ -282,7 +282,7 @@ class OpencodeLink:
     def _lose(self, error: LinkError) -> None:
         """Everybody who waits hears that the server is gone."""
         self._over = self._over or error
-        self._ear.fail(self._over)
+        self._listener.fail(self._over)
         self._host.lost(self._over)
 
     async def end(self) -> AgentExit | None:
@@ -293,7 +293,7 @@ class OpencodeLink:
 
     async def _end(self) -> AgentExit | None:
         self._over = self._over or LinkClosedError(f"the session of {self._launch.agent} is closed")
-        if not self._server.is_ours and self._tasks and self._ear.turn is not None:
+        if not self._server.is_ours and self._tasks and self._listener.turn is not None:
             with suppress(TimeoutError, *FAULTS):
                 async with asyncio.timeout(_STOPPING):
                     await self._api.post(path_of("session", self._session, "abort"))
@@ -304,8 +304,8 @@ class OpencodeLink:
         return await self._server.end()
 
 
-def _model_name(told: Mapping[str, Any]) -> str | None:
-    vendor, name = as_text(told.get("providerID")), as_text(told.get("id"))
+def _model_name(data: Mapping[str, Any]) -> str | None:
+    vendor, name = as_text(data.get("providerID")), as_text(data.get("id"))
     return f"{vendor}/{name}" if vendor and name else None
 
 

@@ -62,7 +62,7 @@ class OpencodeListener:
         self._again = again
         self._garbage = 0
         self._checking: asyncio.Task[None] | None = None
-        self._desk = OpencodeRequestHandler(agent, host, api)
+        self._request_handler = OpencodeRequestHandler(agent, host, api)
         self.reader = reader
         self.turn: asyncio.Future[TurnOutcome] | None = None
         """Waits for the end of the turn that runs."""
@@ -75,7 +75,7 @@ class OpencodeListener:
         """From now on listen for the answer to this prompt."""
         self.turn = asyncio.get_running_loop().create_future()
         self.reader.begin_turn(prompt)
-        self._desk.is_interrupted = False
+        self._request_handler.is_interrupted = False
         return self.turn
 
     async def finish(self) -> None:
@@ -91,7 +91,7 @@ class OpencodeListener:
 
     def interrupt(self) -> None:
         """The turn is being stopped: what is asked is not answered any more."""
-        self._desk.is_interrupted = True
+        self._request_handler.is_interrupted = True
 
     def fail(self, error: LinkError) -> None:
         """The server is gone, and the turn with it."""
@@ -100,7 +100,7 @@ class OpencodeListener:
 
     async def close(self) -> None:
         """Leave everything unanswered; ``run`` has been cancelled."""
-        await self._desk.close()
+        await self._request_handler.close()
         if self._checking is not None:
             self._checking.cancel()
             await asyncio.wait([self._checking])
@@ -148,17 +148,17 @@ class OpencodeListener:
             await self._catch_up()  # one that fails before it begins does not say that it rests
         self._settle()
 
-    def _hear_request(self, kind: str, told: Mapping[str, Any]) -> None:
-        if as_text(told.get("sessionID")) not in self.reader.family:
+    def _hear_request(self, kind: str, data: Mapping[str, Any]) -> None:
+        if as_text(data.get("sessionID")) not in self.reader.family:
             return
         match kind:
             case "permission.asked":
-                call = as_text(as_map(told.get("tool")).get("callID"))
-                self._desk.permission(told, self.reader.calls.get(call, {}))
+                call = as_text(as_map(data.get("tool")).get("callID"))
+                self._request_handler.permission(data, self.reader.calls.get(call, {}))
             case "question.asked":
-                self._desk.question(told)
+                self._request_handler.question(data)
             case "permission.replied" | "question.replied" | "question.rejected":
-                self._desk.withdraw(as_text(told.get("requestID")))
+                self._request_handler.withdraw(as_text(data.get("requestID")))
             case _:
                 pass
 
@@ -184,7 +184,7 @@ class OpencodeListener:
             for asked in map(as_map, as_list(await self._api.get(path))):
                 open_.append(as_text(asked.get("id")))
                 self._hear_request(kind, asked)
-        self._desk.keep(open_)
+        self._request_handler.keep(open_)
 
     async def kept(self, session: str) -> list[Mapping[str, Any]]:
         """The messages of a session, as the server has them. Raises as ``OpencodeClient.send``."""
@@ -217,10 +217,14 @@ class OpencodeListener:
 
     def _outcome(self) -> TurnOutcome:
         outcome = self.reader.outcome()
-        if outcome.stop != "end_turn" or self.reader.is_answered or self._desk.is_interrupted:
+        if (
+            outcome.stop != "end_turn"
+            or self.reader.is_answered
+            or self._request_handler.is_interrupted
+        ):
             return outcome
-        told = f"{self._agent} left its answer unfinished"
-        return TurnOutcome(stop="failed", reason=told, usage=outcome.usage, cost=outcome.cost)
+        reason = f"{self._agent} left its answer unfinished"
+        return TurnOutcome(stop="failed", reason=reason, usage=outcome.usage, cost=outcome.cost)
 
     async def _emit(self, told: EventOfCall) -> None:
         event, parent = told

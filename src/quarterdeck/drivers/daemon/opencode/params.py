@@ -57,9 +57,9 @@ def parse_opencode_mode(launch: Launch, mode: str | None) -> OpencodeMode:
     return OpencodeMode(agent=agent or None, asks=effect != "allow")
 
 
-def rules_of(opening: DriverSessionOptions, manner: OpencodeMode) -> list[dict[str, str]]:
+def rules_of(opening: DriverSessionOptions, mode: OpencodeMode) -> list[dict[str, str]]:
     """The session's rules; they come after the person's own, and the last that fits decides."""
-    action = "ask" if manner.asks else "allow"
+    action = "ask" if mode.asks else "allow"
     rules = [_rule(name, "*", action) for name in _ASKED]
     for root in opening.options.roots:
         rules += [_rule("external_directory", f"{root}{end}", "allow") for end in ("", "/*")]
@@ -112,8 +112,8 @@ def _part(launch: Launch, block: ContentBlock) -> Mapping[str, Any]:
         case EmbeddedResource():
             resource = block.resource
             if resource.text is not None:
-                told = f'<context ref="{resource.uri}">\n{resource.text}\n</context>'
-                return {"type": "text", "text": told}
+                text = f'<context ref="{resource.uri}">\n{resource.text}\n</context>'
+                return {"type": "text", "text": text}
             mime_type = resource.mime_type or "application/octet-stream"
             return _file(mime_type, f"data:{mime_type};base64,{resource.blob or ''}")
         case _:

@@ -136,11 +136,11 @@ class ClaudeRequestHandler:
         with suppress(LinkError):
             await self._channel.send(line)
 
-    async def _before(self, told: Mapping[str, Any]) -> dict[str, Any]:
+    async def _before(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Say whether a call may be done that the program would not ask about."""
-        if told.get("tool_name") == control.QUESTIONS:
+        if data.get("tool_name") == control.QUESTIONS:
             return {}
-        asked = {"input": told.get("tool_input"), **told}
+        asked = {"input": data.get("tool_input"), **data}
         verdict = await self._host.forbids(control.permission_of(asked))
         return control.answer_to_hook(verdict) if verdict is not None else {}
 

@@ -230,8 +230,8 @@ class ClaudeTranslator:
             yield ToolCallUpdated(call=ToolCallId(call), status="in_progress")
         elif line.get("subtype") == "task_notification":
             # Its call is over: it went on in the background.
-            told = as_text(line.get("summary")) or "a task in the background"
-            yield NoticePosted(title=f"{as_text(line.get('status')) or 'over'}: {told}")
+            text = as_text(line.get("summary")) or "a task in the background"
+            yield NoticePosted(title=f"{as_text(line.get('status')) or 'over'}: {text}")
 
     def _init(self, line: Mapping[str, Any]) -> Iterator[Event]:
         session, model = as_text(line.get("session_id")), as_text(line.get("model"))
@@ -345,9 +345,9 @@ def _joined(content: Any) -> str:
     return "\n".join(one.text for one in _blocks(content) if isinstance(one, TextContent))
 
 
-def _changed(told: Mapping[str, Any]) -> tuple[ToolCallContent, ...] | UnsetType:
+def _changed(data: Mapping[str, Any]) -> tuple[ToolCallContent, ...] | UnsetType:
     """The change that a call made, where the agent tells the whole file before and after."""
-    path, before, after = (told.get(key) for key in ("filePath", "originalFile", "content"))
+    path, before, after = (data.get(key) for key in ("filePath", "originalFile", "content"))
     if isinstance(path, str) and isinstance(before, str) and isinstance(after, str):
         return (Diff(path=path, old_text=before, new_text=after),)
     return UNSET

@@ -84,8 +84,8 @@ class ClaudeMessages:
             case "content_block_stop" | "ping" | "goal_state":
                 pass
             case "error":
-                told = as_text(as_map(event.get("error")).get("message"))
-                yield NoticePosted(title=told or "The model failed", severity="warning")
+                text = as_text(as_map(event.get("error")).get("message"))
+                yield NoticePosted(title=text or "The model failed", severity="warning")
             case _:
                 yield UnknownEvent(origin=self._origin, raw=event)
 
@@ -168,8 +168,8 @@ class ClaudeMessages:
     def _whole_block(self, id_: str, block: Mapping[str, Any]) -> Iterator[Event]:
         kind = as_text(block.get("type"))
         if kind in ("text", "thinking"):
-            said = as_text(block.get(kind))
-            yield from _chunk(kind, self._unsaid(id_, kind, said), id_)
+            text = as_text(block.get(kind))
+            yield from _chunk(kind, self._unsaid(id_, kind, text), id_)
         elif kind in _CALLS and block.get("id"):
             yield from self._call(block)
         elif kind.endswith("_tool_result") and block.get("tool_use_id"):
@@ -177,19 +177,19 @@ class ClaudeMessages:
         elif kind not in _QUIET_BLOCKS:
             yield UnknownEvent(origin=self._origin, raw=block)
 
-    def _unsaid(self, id_: str, kind: str, said: str) -> str:
+    def _unsaid(self, id_: str, kind: str, text: str) -> str:
         """The part of a whole block that did not come in pieces."""
         for block in self._pieces(id_):
             if block.kind == kind and not block.is_whole:
                 block.is_whole = True
-                told = "".join(block.said)
-                return said[len(told) :] if said.startswith(told) else ""
+                sent = "".join(block.said)
+                return text[len(sent) :] if text.startswith(sent) else ""
         for block in self._answer.blocks.values() if self._answer is not None else ():
             # Qwen Code gives each block of an answer an id of its own when it is whole.
-            if block.kind == kind and not block.is_whole and "".join(block.said) == said:
+            if block.kind == kind and not block.is_whole and "".join(block.said) == text:
                 block.is_whole = True
                 return ""
-        return said
+        return text
 
     def _call(self, block: Mapping[str, Any]) -> Iterator[Event]:
         call, name = as_text(block.get("id")), as_text(block.get("name"))
@@ -214,14 +214,14 @@ def _index(event: Mapping[str, Any]) -> int:
     return index if isinstance(index, int) else 0
 
 
-def _chunk(kind: str, said: str, id_: str) -> Iterator[Event]:
-    if not said:
+def _chunk(kind: str, content: str, id_: str) -> Iterator[Event]:
+    if not content:
         return
     message = MessageId(id_) if id_ else None
     if kind == "thinking":
-        yield ThoughtChunk(content=text(said), message=message)
+        yield ThoughtChunk(content=text(content), message=message)
     else:
-        yield MessageChunk(content=text(said), message=message)
+        yield MessageChunk(content=text(content), message=message)
 
 
 def call_started_event(call: str, name: str, raw_input: Any) -> ToolCallStarted:

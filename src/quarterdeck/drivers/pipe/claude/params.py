@@ -131,8 +131,8 @@ def _mention(link: ResourceLink) -> str:
 def _resource(content: EmbeddedResource) -> dict[str, Any]:
     resource = content.resource
     if resource.text is not None:
-        told = f'<context ref="{resource.uri}">\n{resource.text}\n</context>'
-        return {"type": "text", "text": told}
+        text = f'<context ref="{resource.uri}">\n{resource.text}\n</context>'
+        return {"type": "text", "text": text}
     mime_type = resource.mime_type or ""
     if mime_type.startswith("image/"):
         return _data("image", mime_type, resource.blob or "")
