@@ -36,7 +36,7 @@ def summary(_: ModelRequest) -> Reply:
     return random.choice(["# Goal\nGo on.", "# Goal\nGo on.", ""])
 
 
-def wishes() -> NativeSessionOptions:
+def options() -> NativeSessionOptions:
     def make(_: str) -> Slow:
         worker = Slow(window=16_000)
         worker.summary = summary
@@ -104,7 +104,7 @@ async def verify(folder: Path, id_: str) -> tuple[int, int]:
 
 async def new_session(folder: Path) -> str:
     async with agent(folder) as host:
-        return (await host.new(wishes().at(str(folder)))).id
+        return (await host.new(options().at(str(folder)))).id
 
 
 def main(folder: Path, kills: int, seed: int) -> None:

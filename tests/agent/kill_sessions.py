@@ -46,7 +46,7 @@ async def work(arguments: NumberArguments, live: LiveCall) -> ToolOutcome:
     return text_outcome(f"worked {arguments.n}")
 
 
-def wishes() -> NativeSessionOptions:
+def options() -> NativeSessionOptions:
     return NativeSessionOptions.of(
         model="scripted/test",
         make_model=lambda _: ScriptedModel(SCRIPT, name="test"),
@@ -132,7 +132,7 @@ async def verify(folder: Path, id_: str, acknowledged: dict[int, str]) -> int:
 
 async def new_session(folder: Path) -> str:
     async with agent(folder) as host:
-        return (await host.new(wishes().at(str(folder)))).id
+        return (await host.new(options().at(str(folder)))).id
 
 
 def main(folder: Path, kills: int, seed: int) -> None:

@@ -72,9 +72,9 @@ async def session_at(
     work.mkdir(exist_ok=True)
     environment = {"HOME": str(tmp_path), "DEEPSEEK_BASE_URL": url, "DEEPSEEK_API_KEY": KEY}
     places = Places.find({"QUARTERDECK_HOME": str(tmp_path / "home")})
-    wishes = NativeSessionOptions.of(model="deepseek/big", flags={"limits": {"retries": 0}})
+    options = NativeSessionOptions.of(model="deepseek/big", flags={"limits": {"retries": 0}})
     async with NativeAgent(places, environment | variables) as agent:
-        yield agent, await agent.new(wishes.at(str(work)))
+        yield agent, await agent.new(options.at(str(work)))
 
 
 async def prompt(session: Session, said: str) -> TurnEnded:
@@ -120,7 +120,7 @@ async def test_a_server_that_is_not_there_is_told_and_the_session_goes_on(tmp_pa
         serving(well) as server,
         session_at(tmp_path, server.url) as (agent, _),
     ):
-        session = await agent.load(id_, wishes=NativeSessionOptions.of(model="deepseek/big"))
+        session = await agent.load(id_, options=NativeSessionOptions.of(model="deepseek/big"))
         assert (await prompt(session, "two")).stop == "end_turn"
         assert [each["role"] for each in asked(server)] == ["user"]
         assert "one" in json.dumps(asked(server))

@@ -37,10 +37,10 @@ async def test_a_full_window_leads_to_one_compaction_and_one_retry(tmp_path: Pat
             environment[f"{vendor}_API_KEY"] = "dummy"
             environment[f"{vendor}_BASE_URL"] = f"{server.url}{path}"
         tool = loud()
-        wishes = NativeSessionOptions.of(model=model, make_tools=lambda: (tool,))
+        options = NativeSessionOptions.of(model=model, make_tools=lambda: (tool,))
         places = Places.find({"QUARTERDECK_HOME": str(tmp_path / "home")})
         async with NativeAgent(places, environment) as agent:
-            session = await agent.new(wishes.at(str(tmp_path / "work")))
+            session = await agent.new(options.at(str(tmp_path / "work")))
             ended = await session.prompt((text("Never push. Go."),))
             records = [r.event async for r in session.journal.history(session=session.id)]
     assert (ended.stop, ended.reason) == ("end_turn", None)

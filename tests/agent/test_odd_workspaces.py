@@ -37,7 +37,7 @@ async def test_the_root_of_the_file_system_will_do(tmp_path: Path):
         call("grep", pattern="found", path=str(tmp_path), glob="*.txt"),
     )
     async with deck(tmp_path, step, "ok") as ship:
-        ship.session = await ship.agent.new(ship.wishes.at("/"))
+        ship.session = await ship.agent.new(ship.options.at("/"))
         ended = await ship.prompt()
         found = results(ship.requests[1].messages[-1])
     assert ended.stop == "end_turn"
@@ -69,7 +69,7 @@ async def test_a_workspace_that_cannot_be_written_to_is_said_and_the_session_goe
         call("write", path="new.txt", content="x"), call("bash", command="echo x > new.txt")
     )
     async with deck(tmp_path, step, "ok", "still here", mode="ask") as ship:
-        ship.session = await ship.agent.new(ship.wishes.at(str(place)))
+        ship.session = await ship.agent.new(ship.options.at(str(place)))
         running = ship.start()
         for count in (1, 2):
             ship.answer((await ship.asked(count))[-1], "allow-once")

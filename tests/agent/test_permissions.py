@@ -239,7 +239,7 @@ async def test_a_projects_grant_does_not_leak_to_another(tmp_path: Path):
         ship.answer(asked, standing(asked, "project")[-1][0])
         await running
         assert len(tool.ran) == 1
-        ship.session = await ship.agent.new(ship.wishes.at(str(other)))
+        ship.session = await ship.agent.new(ship.options.at(str(other)))
         running = ship.start()
         (asked,) = await ship.asked()
         ship.answer(asked, "reject-once")
@@ -258,7 +258,7 @@ async def test_a_sessions_grant_holds_for_that_session_alone(tmp_path: Path):
         await ship.prompt()
         assert len(tool.ran) == 2
         assert not (ship.places.state / "grants.json").exists()
-        ship.session = await ship.agent.new(ship.wishes.at(str(ship.cwd)))
+        ship.session = await ship.agent.new(ship.options.at(str(ship.cwd)))
         running = ship.start()
         (asked,) = await ship.asked()
         ship.answer(asked, "reject-once")

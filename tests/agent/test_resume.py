@@ -184,10 +184,10 @@ async def test_model_mode_effort_and_title_survive(tmp_path: Path):
         assert ship.session.model.name == "scripted/third"
         assert ship.session.gate.mode == "ask"
         fork = await ship.agent.fork(
-            ship.session.id, wishes=named.with_options(model="scripted/fourth", mode="plan")
+            ship.session.id, options=named.with_options(model="scripted/fourth", mode="plan")
         )
         await ship.agent.close(fork.id)
-        fork = await ship.agent.load(fork.id, wishes=named.with_options(model=None))
+        fork = await ship.agent.load(fork.id, options=named.with_options(model=None))
         assert (fork.model.name, fork.gate.mode) == ("scripted/fourth", "plan")
 
 
@@ -297,7 +297,7 @@ async def test_sessions_are_listed_newest_first_and_can_be_deleted(tmp_path: Pat
         await ship.prompt("the first")
         other = tmp_path / "other"
         other.mkdir()
-        ship.session = await ship.agent.new(ship.wishes.at(str(other)))
+        ship.session = await ship.agent.new(ship.options.at(str(other)))
         await ship.prompt("the second")
         listed = await ship.agent.sessions()
         assert [summary.title for summary in listed] == ["the second", "the first"]

@@ -69,7 +69,7 @@ async def test_sessions_of_one_agent_run_side_by_side(tmp_path: Path):
     tool = FakeTool(gathering.run)
     script = Script.sequence(*[says(call("fake", n=1))] * 3, "done", "done", "done")
     async with deck(tmp_path, script, tools=[tool]) as ship:
-        others = [await ship.agent.new(ship.wishes.at(str(ship.cwd))) for _ in range(2)]
+        others = [await ship.agent.new(ship.options.at(str(ship.cwd))) for _ in range(2)]
         turns = [ship.start(), *(asyncio.ensure_future(o.prompt((text("x"),))) for o in others)]
         await gathering.wait_for(3)
         await others[0].cancel()
@@ -158,8 +158,8 @@ async def test_a_closed_session_ends_its_log_once(tmp_path: Path):
 async def test_only_the_tools_that_were_wished_for_are_there(tmp_path: Path):
     some = [FakeTool(returns("ran"), name=name) for name in ("one", "two")]
     async with deck(tmp_path, says(call("one")), "ok", tools=some) as ship:
-        wishes = ship.wishes.with_options(tools=("two",))
-        ship.session = await ship.agent.new(wishes.at(str(ship.cwd)))
+        options = ship.options.with_options(tools=("two",))
+        ship.session = await ship.agent.new(options.at(str(ship.cwd)))
         await ship.prompt()
     assert [spec.name for spec in ship.requests[0].tools] == ["two"]
     assert "There is no tool 'one'" in told(results(ship.requests[1].messages[-1])[0])

@@ -92,7 +92,7 @@ async def test_it_does_not_move_to_another_project(tmp_path: Path):
         await allow_for_the_session(ship)
         id_ = ship.session.id
         await ship.agent.close(id_)
-        ship.session = await ship.agent.load(id_, wishes=ship.wishes.at(str(other)))
+        ship.session = await ship.agent.load(id_, options=ship.options.at(str(other)))
         assert await asks_again(ship)
         await ship.reload()
         assert not await asks_again(ship)

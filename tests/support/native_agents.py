@@ -57,7 +57,7 @@ class Deck:
     agent: NativeAgent
     session: Session
     model: ScriptedModel
-    wishes: NativeSessionOptions
+    options: NativeSessionOptions
     cwd: Path
     places: Places
     slept: list[float] = field(default_factory=list[float])
@@ -104,7 +104,7 @@ class Deck:
     def requests(self) -> list[ModelRequest]:
         return list(self.model.requests)
 
-    async def reload(self, wishes: NativeSessionOptions | None = None) -> Session:
+    async def reload(self, options: NativeSessionOptions | None = None) -> Session:
         """Close the session and load it again, from its log alone."""
         id_ = self.session.id
         await self.agent.close(id_)
@@ -136,13 +136,13 @@ async def deck(
         kept = tuple(tools)
         options["make_tools"] = lambda: kept
     if limits is not None:
-        wishes["flags"] = {"limits": limits}
+        options["flags"] = {"limits": limits}
     usual: dict[str, Any] = {
         "model": "scripted/test",
         "make_model": lambda _: model,
         "pace": SessionClock(sleep=sleep or no_wait, random=Random(1)),
     }
-    wanted = NativeSessionOptions.of(**(usual | wishes))
+    wanted = NativeSessionOptions.of(**(usual | options))
     places = Places.find({"QUARTERDECK_HOME": str(tmp_path / "home")})
     async with NativeAgent(places, {"HOME": str(tmp_path)}) as agent:
         session = await agent.new(wanted.at(str(cwd)))

@@ -79,7 +79,7 @@ class NativeSessionOptions(Struct, frozen=True, kw_only=True):
     """Whether anybody can answer a question."""
     servers: tuple[ServerDefinition, ...] = ()
     """Servers that lend tools, besides those of the options and the configuration."""
-    make_cage: SystemFactory = make_local_system
+    make_system: SystemFactory = make_local_system
     make_tools: Callable[[], Iterable[Tool | LazyTool]] = shipped_tools
     """Makes the tools; give your own, or ours and your own."""
     make_model: Callable[[str], Model] | None = None
@@ -149,7 +149,7 @@ async def find_servers(
     from .mcp.servers import session_servers
 
     return await session_servers(
-        ground, environment, roots, given=given, wanted=wanted, denied=denied
+        session_environment, environment, roots, given=given, wanted=wanted, denied=denied
     )
 
 
@@ -186,7 +186,7 @@ class NativeAgent:
 
     async def new(
         self,
-        wishes: NativeSessionOptions,
+        options: NativeSessionOptions,
         *,
         id_: SessionId | None = None,
     ) -> Session:
@@ -196,14 +196,14 @@ class NativeAgent:
             QuarterdeckError: the configuration, the model or the directory is not usable; the
                 message says what to do. Nothing is left behind.
         """
-        past = ResumeState(cwd=wishes.options.cwd, roots=wishes.options.roots)
-        return await self._begin(id_ or new_session_id(), past, wishes, ())
+        past = ResumeState(cwd=options.options.cwd, roots=options.options.roots)
+        return await self._begin(id_ or new_session_id(), past, options, ())
 
     async def load(
         self,
         id_: str,
         *,
-        wishes: NativeSessionOptions = _DEFAULTS,
+        options: NativeSessionOptions = _DEFAULTS,
     ) -> Session:
         """Go on with a session, open or stored; with a ``cwd`` it works there from now on.
 
@@ -223,10 +223,10 @@ class NativeAgent:
             past = read_resume_state(records)
             if past.agent != "native":
                 raise NoSuchSessionError(id_, agent=past.agent)
-            past.cwd = wishes.options.cwd or past.cwd
+            past.cwd = options.options.cwd or past.cwd
             allow_for_damage(id_, records, past)
-            past.roots = wishes.options.roots or past.roots
-            session = await self._assemble(session_id, journal, past, wishes, stack)
+            past.roots = options.options.roots or past.roots
+            session = await self._assemble(session_id, journal, past, options, stack)
             for turn, event in past.closing:
                 await journal.append(session_id, event, turn=turn)
             await close_children(journal, records)
@@ -242,7 +242,7 @@ class NativeAgent:
         id_: str,
         *,
         until: int | None = None,
-        wishes: NativeSessionOptions = _DEFAULTS,
+        options: NativeSessionOptions = _DEFAULTS,
         new_id: SessionId | None = None,
     ) -> Session:
         """Begin a session that shares the past of another, whole or up to a sequence number.
@@ -261,8 +261,8 @@ class NativeAgent:
         kept = [record for record in records if until is None or record.seq <= until]
         past = read_resume_state(kept, FORKED)
         past.closing, past.began = (), None
-        if wishes.options.cwd or wishes.options.roots:
-            past.cwd, past.roots = wishes.options.cwd or past.cwd, wishes.options.roots
+        if options.options.cwd or options.options.roots:
+            past.cwd, past.roots = options.options.cwd or past.cwd, options.options.roots
         if past.goal is not None:
             past.goal.seq = -1  # its own log has other numbers
         last = kept[-1].seq if kept else 0
@@ -299,7 +299,7 @@ class NativeAgent:
         self,
         id_: SessionId,
         past: ResumeState,
-        wishes: NativeSessionOptions,
+        options: NativeSessionOptions,
         shared: tuple[tuple[TurnId | None, Event], ...],
         forked: tuple[SessionId, int] | None = None,
     ) -> Session:
@@ -333,21 +333,34 @@ class NativeAgent:
         id_: SessionId,
         journal: Journal,
         past: ResumeState,
-        wishes: NativeSessionOptions,
+        options: NativeSessionOptions,
         stack: AsyncExitStack,
     ) -> Session:
-        flags = _flags(wishes)
-        ground = await prepare_environment(
+        flags = _flags(options)
+        session_environment = await prepare_environment(
             self._places, self._environment, past.cwd, past.roots, flags, past.began
+        )
+        system = options.make_system((past.cwd, *past.roots), session_environment)
+        stack.push_async_callback(system.close)
+        gate = await self._gate(session_environment, past, options, system)
+        setup = await self._setup(id_, session_environment, past, options, system)
+        commands = await attach_library(setup, self._places.config, session_environment)
+        if session_environment.trusted:
+            known = frozenset(Path(path) for path in session_environment.instructions)
+            setup.instructions = NestedInstructions(
+                root=Path(session_environment.project), known=known
+            )
+        setup.hooks = await asyncio.to_thread(
+            find_hooks, session_environment, self._environment, id_
         )
         stack.push_async_callback(setup.hooks.close)
         setup.servers, told = await find_servers(
-            ground,
+            session_environment,
             self._environment,
-            cage.roots,
-            given=(*wishes.servers, *map(_server, wishes.options.mcp_servers)),
-            wanted=wishes.options.tools,
-            denied=wishes.options.denied_tools,
+            system.roots,
+            given=(*options.servers, *map(_server, options.options.mcp_servers)),
+            wanted=options.options.tools,
+            denied=options.options.denied_tools,
         )
         stack.push_async_callback(setup.servers.close)
         setup.servers.start()
@@ -378,17 +391,21 @@ class NativeAgent:
         self,
         session_environment: SessionEnvironment,
         past: ResumeState,
-        wishes: NativeSessionOptions,
-        cage: SessionSystem,
+        options: NativeSessionOptions,
+        system: SessionSystem,
     ) -> Gate:
         grants = GrantStore(self._places.state / "grants.json")
         await grants.load()
         await grants.add(past.grants)
-        wanted = wishes.options.mode or past.mode
-        mode = parse_mode(wanted) if wanted else ground.settings.mode
+        wanted = options.options.mode or past.mode
+        mode = parse_mode(wanted) if wanted else session_environment.settings.mode
         return Gate(
             mode=mode,
-            rules=(*rules_of(ground.config), *session_rules(wishes.options), *wishes.rules),
+            rules=(
+                *rules_of(session_environment.config),
+                *session_rules(options.options),
+                *options.rules,
+            ),
             grants=grants,
             sandbox=await system.sandbox() if mode == "full-auto" else NO_SANDBOX,
             find_sandbox=None if mode == "full-auto" else system.sandbox,
@@ -403,22 +420,26 @@ class NativeAgent:
         id_: SessionId,
         session_environment: SessionEnvironment,
         past: ResumeState,
-        wishes: NativeSessionOptions,
-        cage: SessionSystem,
+        options: NativeSessionOptions,
+        system: SessionSystem,
     ) -> SessionSetup:
-        options = model_options(ground.settings)
-        given = wishes.options
-        name = given.model or past.model or await choose_model_name(self._environment, options)
-        toolbox = await asyncio.to_thread(_toolbox, wishes)
-        make: Callable[[str], Model] = wishes.make_model or (
-            lambda other: make_model(other, self._environment, options)
+        model_settings = model_options(session_environment.settings)
+        given = options.options
+        name = (
+            given.model or past.model or await choose_model_name(self._environment, model_settings)
+        )
+        toolbox = await asyncio.to_thread(_toolbox, options)
+        make: Callable[[str], Model] = options.make_model or (
+            lambda other: make_model(other, self._environment, model_settings)
         )
         return SessionSetup(
             model=await asyncio.to_thread(make, name),
             make_model=make,
-            models=await asyncio.to_thread(offered_models, self._environment, options),
-            effort=parse_effort(given.effort or past.effort or ground.settings.effort),
-            system_prompt="\n\n".join(filter(None, (ground.system_prompt, given.system_prompt))),
+            models=await asyncio.to_thread(offered_models, self._environment, model_settings),
+            effort=parse_effort(given.effort or past.effort or session_environment.settings.effort),
+            system_prompt="\n\n".join(
+                filter(None, (session_environment.system_prompt, given.system_prompt))
+            ),
             toolbox=toolbox,
             workspace=ToolWorkspace(
                 system=system,
@@ -440,10 +461,10 @@ class NativeAgent:
         )
 
 
-def _toolbox(wishes: NativeSessionOptions) -> Toolbox:
+def _toolbox(options: NativeSessionOptions) -> Toolbox:
     """The tools of a session; their texts are read here, in a thread."""
-    toolbox = Toolbox(wishes.make_tools())
-    wanted, denied = wishes.options.tools, wishes.options.denied_tools
+    toolbox = Toolbox(options.make_tools())
+    wanted, denied = options.options.tools, options.options.denied_tools
     toolbox.only(name for name in denied if not name.startswith("mcp__"))  # one must be known
     if wanted is not None:
         toolbox = toolbox.only(name for name in wanted if not name.startswith("mcp__"))
@@ -453,11 +474,11 @@ def _toolbox(wishes: NativeSessionOptions) -> Toolbox:
     return toolbox
 
 
-def _flags(wishes: NativeSessionOptions) -> dict[str, Any]:
+def _flags(options: NativeSessionOptions) -> dict[str, Any]:
     """The settings of a session that outrank every file: those given, and its limits."""
-    every = asdict(wishes.options.limits)
+    every = asdict(options.options.limits)
     limits = {name: value for name, value in every.items() if value is not None}
-    given = dict(wishes.flags)
+    given = dict(options.flags)
     return {**given, "limits": {**given.get("limits", {}), **limits}} if limits else given
 
 

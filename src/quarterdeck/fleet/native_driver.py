@@ -104,7 +104,7 @@ async def open_native(
     wish, options = start.wish, start.opening.options
     _check_options(options)
     given = tuple(tool.name for tool in start.tools)
-    wishes = NativeSessionOptions(
+    native = NativeSessionOptions(
         options=replace(
             options, tools=(*options.tools, *given) if options.tools is not None else None
         ),
@@ -114,14 +114,14 @@ async def open_native(
     own = {**environment, **options.variables}
     agent = NativeAgent(places, own, store=SharedStore(journal))
     if start.is_known:
-        session = await agent.load(start.session, wishes=wishes.at(""))
+        session = await agent.load(start.session, options=native.at(""))
     elif wish.forked_from is not None:
-        session = await agent.fork(wish.forked_from, wishes=wishes.at(""), new_id=start.session)
+        session = await agent.fork(wish.forked_from, options=native.at(""), new_id=start.session)
     elif options.resume is not None:
         what = f"resume {options.resume!r} under another name"
         raise UnsupportedError(NATIVE, _TRANSPORT, what, "Resume that agent, or fork it.")
     else:
-        session = await agent.new(wishes, id_=start.session)
+        session = await agent.new(native, id_=start.session)
     return NativeSession(agent, session)
 
 

@@ -136,8 +136,8 @@ class ConnectionSessions:
         """Begin a session."""
         roots = await _check_places(request.cwd, request.additional_directories)
         delegation = self._delegation()
-        wishes = _wishes(delegation, request.mcp_servers).at(request.cwd, roots)
-        session = await self._agent.new(wishes)
+        options = _native_options(delegation, request.mcp_servers).at(request.cwd, roots)
+        session = await self._agent.new(options)
         delegation.session_id = session.id
         hosted = self._host(session, delegation)
         await hosted.begin(after=0)
@@ -166,7 +166,7 @@ class ConnectionSessions:
         delegation = self._delegation()
         session = await self._agent.fork(
             request.session_id,
-            wishes=_wishes(delegation, request.mcp_servers).at(request.cwd, roots),
+            options=_native_options(delegation, request.mcp_servers).at(request.cwd, roots),
         )
         delegation.session_id = session.id
         hosted = self._host(session, delegation)
@@ -269,7 +269,7 @@ class ConnectionSessions:
         delegation.session_id = request.session_id
         session = await self._agent.load(
             request.session_id,
-            wishes=_wishes(delegation, request.mcp_servers).at(request.cwd, roots),
+            options=_native_options(delegation, request.mcp_servers).at(request.cwd, roots),
         )
         return self._host(session, delegation), True
 
@@ -288,8 +288,10 @@ class ConnectionSessions:
         return Delegation(self._connection, self._client)
 
 
-def _wishes(delegation: Delegation, servers: tuple[acp.McpServer, ...]) -> NativeSessionOptions:
-    return NativeSessionOptions(make_cage=delegation.make_cage, servers=servers_of(servers))
+def _native_options(
+    delegation: Delegation, servers: tuple[acp.McpServer, ...]
+) -> NativeSessionOptions:
+    return NativeSessionOptions(make_system=delegation.make_system, servers=servers_of(servers))
 
 
 def _check_prompt(prompt: tuple[ContentBlock, ...]) -> None:

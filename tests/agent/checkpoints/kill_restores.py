@@ -29,7 +29,7 @@ COMMAND = (
 )
 
 
-def wishes() -> NativeSessionOptions:
+def options() -> NativeSessionOptions:
     script = Script.sequence(says(call("bash", command=COMMAND)), "done")
     return NativeSessionOptions.of(
         model="scripted/test",
@@ -46,7 +46,7 @@ def agent(folder: Path) -> NativeAgent:
 async def work(folder: Path) -> str:
     """A session with one turn that changed a lot."""
     async with agent(folder) as host:
-        session = await host.new(wishes().at(str(folder / "work")))
+        session = await host.new(options().at(str(folder / "work")))
         ended = await session.prompt((text("change a lot"),))
         assert ended.stop == "end_turn", ended
         return session.id

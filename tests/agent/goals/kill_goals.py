@@ -120,7 +120,7 @@ def _lead(texts: list[str]) -> tuple[TextPart | ToolUsePart, ...]:
     )
 
 
-def wishes() -> NativeSessionOptions:
+def options() -> NativeSessionOptions:
     tools = (*all_tools(), FakeTool(work))
     return NativeSessionOptions.of(
         model="scripted/mind", make_model=lambda _: Mind(), make_tools=lambda: tools
@@ -227,7 +227,7 @@ async def verify(folder: Path, id_: str, acknowledged: dict[int, str], *, finish
 
 async def new_session(folder: Path) -> str:
     async with agent(folder) as host:
-        return (await host.new(wishes().at(str(folder)))).id
+        return (await host.new(options().at(str(folder)))).id
 
 
 def main(folder: Path, kills: int, seed: int) -> None:

@@ -271,7 +271,7 @@ async def test_instructions_of_user_project_and_the_way_down_are_told_at_the_sta
     put(work, {"AGENTS.md": "top", "CLAUDE.md": "See @docs/style.md and @AGENTS.md."})
     put(work, {"docs/style.md": "two spaces", "src/AGENTS.md": "below", "lib/AGENTS.md": "other"})
     async with deck(tmp_path, "ok") as ship:
-        session = await ship.agent.new(ship.wishes.at(str(work / "src")))
+        session = await ship.agent.new(ship.options.at(str(work / "src")))
         await session.prompt((TextContent(text="hi"),))
         system = ship.requests[-1].system
     told_in = [system.index(words) for words in ("mine", "top", "two spaces", "below")]

@@ -266,14 +266,14 @@ async def test_a_call_without_an_answer_ends_after_its_time(tmp_path: Path):
 
 async def test_a_session_may_be_given_only_some_tools(tmp_path: Path):
     async with deck(tmp_path, "one") as opened:
-        wishes = NativeSessionOptions.of(
+        options = NativeSessionOptions.of(
             model="scripted/test",
             make_model=lambda _: opened.model,
             servers=(hostile(),),
             flags=PATIENT,
             tools=("read", "mcp__bad__ec*"),
         )
-        session = await opened.agent.new(wishes.at(str(opened.cwd)))
+        session = await opened.agent.new(options.at(str(opened.cwd)))
         await session.prompt(())
         assert [spec.name for spec in opened.requests[0].tools] == ["read", "mcp__bad__echo"]
 

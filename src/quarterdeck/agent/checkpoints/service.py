@@ -278,7 +278,7 @@ class _Watch:
         is_first = self._beginning is None
         if self._beginning is None:
             # A task of its own: who cancels the call must not leave half of it behind.
-            work = asyncio.to_thread(keeping.begin, self._turn)
+            work = asyncio.to_thread(snapshots.begin, self._turn)
             self._beginning = start_task(work, name="checkpoint: begin")
         pending = await asyncio.shield(self._beginning)
         if is_first and pending.problems:

@@ -177,7 +177,7 @@ async def session_servers(
     )
     notices = tuple(NoticePosted(title=problem, severity="warning") for problem in found.problems)
     return McpServers(
-        servers, wait=ground.settings.tools.mcp.wait, wanted=wanted, denied=denied
+        servers, wait=session_environment.settings.tools.mcp.wait, wanted=wanted, denied=denied
     ), notices
 
 

@@ -142,14 +142,14 @@ def _finish(
 
 async def _session(agent: NativeAgent, job: HeadlessJob) -> Session:
     options = job.options
-    wishes = NativeSessionOptions(options=options, attended=False)
+    native = NativeSessionOptions(options=options, attended=False)
     if options.resume is None:
-        return await agent.new(wishes)
+        return await agent.new(native)
     id_ = options.resume or await _latest(agent, options.cwd)
-    there = wishes.at("", options.roots)  # where it worked before
+    there = native.at("", options.roots)  # where it worked before
     if options.fork:
-        return await agent.fork(id_, wishes=there)
-    return await agent.load(id_, wishes=there)
+        return await agent.fork(id_, options=there)
+    return await agent.load(id_, options=there)
 
 
 async def _latest(agent: NativeAgent, cwd: str) -> str:

@@ -77,7 +77,7 @@ class PtyRequestHandler:
             return
         if self._task is None and reading.request != self._asked:
             self._asked = reading.request
-            self._task = start_task(self._ask(teller), name="pty: permission request")
+            self._task = start_task(self._ask(events), name="pty: permission request")
 
     async def drop(self) -> None:
         """Take back what is open."""

@@ -41,8 +41,8 @@ async def request_permission(work: PromptRun, call: acp.ToolCall) -> str:
     return answer.outcome.option_id if isinstance(answer.outcome, Selected) else "cancelled"
 
 
-def _call(work: PromptRun, deed: DiskAction) -> acp.ToolCall:
-    """How it tells of a deed."""
+def _call(work: PromptRun, action: DiskAction) -> acp.ToolCall:
+    """How it tells of a action."""
     content: tuple[ToolCallContent, ...] = ()
     locations: tuple[ToolCallLocation, ...] = ()
     if action.kind == "edit":
@@ -60,10 +60,10 @@ def _call(work: PromptRun, deed: DiskAction) -> acp.ToolCall:
 
 
 async def _do(work: PromptRun, rest: str) -> None:
-    """Does it by leave; reads without."""
-    deed = parse_action(rest)
-    call = _call(work, deed)
-    if deed.kind != "read":
+    """Does it with permission; reads without."""
+    action = parse_action(rest)
+    call = _call(work, action)
+    if action.kind != "read":
         if await request_permission(work, call) not in ("yes", "always"):
             refused = acp.ToolCallUpdate(tool_call_id=call.tool_call_id, status="failed")
             await work.update(refused)
@@ -76,8 +76,8 @@ async def _do(work: PromptRun, rest: str) -> None:
     await work.say(f"{output}\n")
 
 
-async def _unasked(work: PromptRun, deed: DiskAction) -> None:
-    call = _call(work, deed)
+async def _unasked(work: PromptRun, action: DiskAction) -> None:
+    call = _call(work, action)
     await work.update(call)
     await asyncio.to_thread(action.carry_out)
     await work.update(acp.ToolCallUpdate(tool_call_id=call.tool_call_id, status="completed"))

@@ -257,7 +257,7 @@ class FakeAgent:
         text = "\n".join(block.text for block in request.prompt if isinstance(block, TextContent))
         saved.exchanges.append(FakeExchange(prompt=text))
         work = self._work(saved)
-        lines = self._steering[saved.id] = said.splitlines() or [""]
+        lines = self._steering[saved.id] = text.splitlines() or [""]
         task = self._running[saved.id] = start_task(
             _lines(work, lines), name=f"prompt of {saved.id}"
         )

@@ -63,7 +63,7 @@ class CommandContext(Protocol):
     servers: list[str]
     stop: str
     leave_with: int | None
-    voice: FakeClaudeOutput
+    output: FakeClaudeOutput
 
     def hook(self, tool: str, given: dict[str, Any], call: str) -> str:
         """Let the hooks decide about a call. Raises TurnAbortedError."""
@@ -93,13 +93,13 @@ def _stream(program: CommandContext, rest: str) -> None:
 
 
 def _wait(program: CommandContext, rest: str) -> None:
-    program.voice.say("waiting")
-    program.voice.wait(float(rest or 3600))
+    program.output.say("waiting")
+    program.output.wait(float(rest or 3600))
 
 
 def _tool(program: CommandContext, rest: str) -> None:
-    call = program.voice.call("Read", {"file_path": f"/{rest or 'look'}"})
-    program.voice.result(call, f"did {rest or 'look'}")
+    call = program.output.call("Read", {"file_path": f"/{rest or 'look'}"})
+    program.output.result(call, f"did {rest or 'look'}")
 
 
 def _permitted(
@@ -124,7 +124,7 @@ def _permitted(
 
 
 def _ask(program: CommandContext, rest: str) -> None:
-    voice = program.voice
+    output = program.output
     given = {"command": rest or "run a command"}
     call = output.call("Bash", given)
     allowed = _permitted(output, call, "Bash", given)
@@ -135,7 +135,7 @@ def _ask(program: CommandContext, rest: str) -> None:
 
 
 def _write(program: CommandContext, rest: str) -> None:
-    voice = program.voice
+    output = program.output
     name, _, content = rest.partition(" ")
     path = Path(name).resolve()
     given = {"file_path": str(path), "content": content}
@@ -161,9 +161,9 @@ def _announced(output: FakeClaudeOutput, action: DiskAction) -> tuple[str, str, 
 
 
 def _do(program: CommandContext, rest: str) -> None:
-    """Do it, after the hook has heard of it and, where its mode asks, by leave."""
-    voice, deed = program.voice, parse_action(rest)
-    call, name, given = _announced(voice, deed)
+    """Do it, after the hook has heard of it and, where its mode asks, with permission."""
+    output, action = program.output, parse_action(rest)
+    call, name, given = _announced(output, action)
     said = program.hook(name, given, call)
     is_unasked = said != "ask" and action.kind in _UNASKED.get(output.mode, _UNASKED["default"])
     if said == "deny":
@@ -181,9 +181,9 @@ def _sneak(name: str) -> Callable[[CommandContext, str], None]:
     """Do it and tell of it; neither the hook nor anybody is asked."""
 
     def sneak(program: CommandContext, rest: str) -> None:
-        deed = parse_sneak(name, rest)
-        call, _, _ = _announced(program.voice, deed)
-        program.voice.result(call, deed.carry_out())
+        action = parse_sneak(name, rest)
+        call, _, _ = _announced(program.output, action)
+        program.output.result(call, action.carry_out())
 
     return sneak
 
@@ -193,7 +193,7 @@ def _hide(program: CommandContext, rest: str) -> None:
 
 
 def _question(program: CommandContext, rest: str) -> None:
-    voice = program.voice
+    output = program.output
     options = [{"label": one, "description": f"the {one} one"} for one in ("red", "blue")]
     asked = {"question": rest or "Which colour?", "header": "Colour", "options": options}
     given = {"questions": [{**asked, "multiSelect": False}]}
@@ -257,8 +257,8 @@ def _limit(program: CommandContext, rest: str) -> None:
 
 
 def _compact(program: CommandContext, rest: str) -> None:
-    voice = program.voice
-    voice.line({"type": "system", "subtype": "status", "status": "compacting"})
+    output = program.output
+    output.line({"type": "system", "subtype": "status", "status": "compacting"})
     meta = {"trigger": "auto", "pre_tokens": 1000}
     output.line({"type": "system", "subtype": "compact_boundary", "compact_metadata": meta})
 
@@ -288,7 +288,7 @@ def _children(program: CommandContext, rest: str) -> None:
 
 
 def _crash(program: CommandContext, rest: str) -> None:
-    program.voice.say("crashing")
+    program.output.say("crashing")
     os.write(2, b"about to crash\n")
     if rest.startswith("SIG"):
         os.kill(os.getpid(), signal.Signals[rest])
@@ -315,7 +315,7 @@ def _stop(program: CommandContext, rest: str) -> None:
 
 def _last(program: CommandContext, rest: str) -> None:
     """Leave as soon as the result is printed."""
-    program.exit_code = int(rest or 0)
+    program.leave_with = int(rest or 0)
 
 
 def _options(program: CommandContext, rest: str) -> None:
@@ -326,8 +326,8 @@ def _options(program: CommandContext, rest: str) -> None:
 
 
 COMMANDS: dict[str, Callable[[CommandContext, str], None]] = {
-    "echo": lambda program, rest: program.voice.say(rest),
-    "think": lambda program, rest: program.voice.think(rest or "hm"),
+    "echo": lambda program, rest: program.output.say(rest),
+    "think": lambda program, rest: program.output.think(rest or "hm"),
     "stream": _stream,
     "flood": lambda program, rest: _stream(program, rest or "20000"),
     "wait": _wait,

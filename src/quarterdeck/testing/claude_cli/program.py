@@ -188,7 +188,7 @@ class FakeClaude:
         with self._lock:
             if not self._is_wanted(uuid):
                 return False
-            self.voice.interrupted.clear()
+            self.output.interrupted.clear()
             return True
 
     def _is_wanted(self, uuid: str) -> bool:
@@ -222,8 +222,8 @@ class FakeClaude:
             while lines:
                 run_line(self, lines.pop(0))
                 lines += self._take_steering()
-            voice.end_message(self.stop)
-            self._result(line, calls=1 + voice.calls - before, stop_reason=self.stop)
+            output.end_message(self.stop)
+            self._result(line, calls=1 + output.calls - before, stop_reason=self.stop)
         except TurnAbortedError:
             self._aborted(line)
         except FakeClaudeFailedError as failure:
@@ -243,9 +243,9 @@ class FakeClaude:
                     self._lifecycle(line, "cancelled")
                     continue
                 self._read.append(uuid)
-                self.voice.end_message("end_turn")
+                self.output.end_message("end_turn")
                 if "replay" in self.flags.switches:
-                    self.voice.line({**line, "isReplay": True})
+                    self.output.line({**line, "isReplay": True})
                 lines += _text(line["message"]["content"]).split("\n")
             self._prompts.put(None)
         return lines
@@ -294,7 +294,7 @@ class FakeClaude:
         }
         self._results += 1
         self._read.clear()
-        self.voice.line({**result, **fields})
+        self.output.line({**result, **fields})
         if self.leave_with is not None:
             os._exit(self.leave_with)
 

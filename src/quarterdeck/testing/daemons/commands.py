@@ -89,8 +89,8 @@ async def run_prompt(output: FakeTurnOutput, prompt: str) -> None:
         if command is not None:
             await command(output, rest)
         elif line.strip():
-            await voice.say(line)
-        lines += voice.take_steering()
+            await output.say(line)
+        lines += output.take_steering()
 
 
 async def _stream(output: FakeTurnOutput, rest: str) -> None:

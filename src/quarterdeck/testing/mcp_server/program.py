@@ -19,7 +19,7 @@ def main(words: tuple[str, ...]) -> None:
     if quirks.broken:
         sys.stderr.write("cannot start: API_TOKEN=secret-value-1234 was refused\n")
         raise SystemExit(3)
-    voice = McpResponder(quirks, TOOLS)
+    responder = McpResponder(quirks, TOOLS)
     if is_http:
         from .http import serve
 
@@ -34,14 +34,14 @@ class _Pipe:
     headers: dict[str, str] = {}  # noqa: RUF012 - nobody changes it
 
     def __init__(self, responder: McpResponder) -> None:
-        self._voice = responder
+        self._responder = responder
         self._lock = threading.Lock()
         self._answers: dict[str, Any] = {}
         self._arrived = threading.Condition()
         self._asked = 0
 
     def serve(self) -> None:
-        if self._voice.quirks.garbage:
+        if self._responder.quirks.garbage:
             self.send_bytes(b"Welcome to the server!\n\n{\n")
         for line in sys.stdin.buffer:
             try:
@@ -50,7 +50,7 @@ class _Pipe:
                 continue
             if "method" in message:
                 work = threading.Thread(
-                    target=self._voice.handle, args=(message, self), daemon=True
+                    target=self._responder.handle, args=(message, self), daemon=True
                 )
                 work.start()
                 if (
@@ -65,7 +65,7 @@ class _Pipe:
         os._exit(0)
 
     def send(self, message: dict[str, Any]) -> None:
-        if self._voice.quirks.garbage:
+        if self._responder.quirks.garbage:
             self.send_bytes(b"debug: sending\n")
         self.send_bytes(json.dumps(message).encode() + b"\n")
 

@@ -121,7 +121,7 @@ class McpReplyChannel(Protocol):
 class FakeToolCall:
     """A call that runs."""
 
-    voice: "McpResponder"
+    responder: "McpResponder"
     channel: McpReplyChannel
     params: Message
     id: Any
@@ -134,7 +134,7 @@ class FakeToolCall:
     @property
     def is_cancelled(self) -> bool:
         """Whether nobody waits any more."""
-        return self.id in self.voice.cancelled
+        return self.id in self.responder.cancelled
 
     def notify(self, method: str, params: Message) -> None:
         """Tell the client something."""

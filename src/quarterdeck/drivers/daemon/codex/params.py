@@ -102,7 +102,7 @@ def thread_params(
         config["mcp_servers"] = {
             one.name: _server(launch, one) for one in opening.options.mcp_servers
         }
-    params: dict[str, Any] = {"cwd": opening.options.cwd, **manner.thread()}
+    params: dict[str, Any] = {"cwd": opening.options.cwd, **codex_mode.thread()}
     if opening.options.model is not None:
         params["model"] = opening.options.model
     if opening.options.system_prompt is not None:
