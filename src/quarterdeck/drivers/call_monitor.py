@@ -72,7 +72,7 @@ class CallMonitor:
         self._terminals: set[str] = set()
         """Of ours: what runs in them was decided."""
         self._written: set[str] = set()
-        """Files written in this turn with permission, or reported as written without: real paths."""
+        """Files written in this turn with permission, or reported to be without: real paths."""
         self._before: Fingerprint | None = None
         self._ran_command = False
         """A person let a command run in this turn; it may have changed any file."""
