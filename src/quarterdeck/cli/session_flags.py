@@ -2,13 +2,12 @@
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from quarterdeck.policy.modes import MODES
-
-from .command_io import resolve_directory
 
 if TYPE_CHECKING:
     from quarterdeck.wire.session_options import SessionOptions
@@ -75,8 +74,8 @@ def make_session_options(o: dict[str, Any], *, resume: str | None) -> "SessionOp
 
     return SessionOptions(
         agent=o["agent"] or "native",
-        cwd=resolve_directory(o["cwd"]),
-        roots=tuple(resolve_directory(root) for root in o["roots"]),
+        cwd=_whole(o["cwd"]),
+        roots=tuple(_whole(root) for root in o["roots"]),
         transport=o["transport"],
         model=o["model"],
         effort=o["effort"],
@@ -97,6 +96,16 @@ def make_session_options(o: dict[str, Any], *, resume: str | None) -> "SessionOp
         resume=resume,
         fork=o["fork"],
     )
+
+
+def _whole(directory: str | None) -> str:
+    # Not from ``command_io``: a run must not wait for what only commands of the host need.
+    try:
+        return str(Path(directory or ".").resolve(strict=True))
+    except FileNotFoundError as error:
+        raise click.UsageError(
+            "the current directory no longer exists; change to another"
+        ) from error
 
 
 def _environment(variables: tuple[str, ...]) -> dict[str, str]:

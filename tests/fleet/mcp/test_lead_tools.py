@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.fleet.api import SpawnOptions
-from quarterdeck.fleet.permissions.delegation import DelegationLimits
+from quarterdeck.fleet.permissions.delegation import DelegationLimits, narrow_options
 from quarterdeck.fleet.supervisor import FleetLimits
 from quarterdeck.wire.events import Prompted, SessionEnded, SessionSpawned
 from quarterdeck.wire.session_options import SessionLimits, SessionOptions
@@ -371,8 +371,8 @@ async def test_a_lead_gives_no_mode_that_may_skip_permissions_but_its_own(led: L
     assert not said.is_error, said.text
 
 
-async def test_a_child_has_no_tool_that_its_lead_is_denied(led: Led):
-    await led.lead(denied_tools=("fetch",))
-    await led.call("boss", "spawn_agent", name="one", task="say x", denied_tools=["bash"])
-    (spawned,) = await led.events("one", SessionSpawned)
-    assert spawned.options.denied_tools == ("fetch", "bash")
+def test_a_child_has_no_tool_that_its_lead_is_denied(tmp_path: Path):
+    wish = SpawnOptions.of(cwd=str(tmp_path), denied_tools=("bash",))
+    held = SessionOptions(cwd=str(tmp_path), denied_tools=("fetch",))
+    child = narrow_options(wish, SessionSpawned(name="boss", options=held), "ask")
+    assert child.options.denied_tools == ("fetch", "bash")
