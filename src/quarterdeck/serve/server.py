@@ -76,16 +76,31 @@ class AcpServer:
         on(acp.AUTHENTICATE, self._authenticate)
         on(acp.LOGOUT, self._logout)
         on(acp.SESSION_CANCEL, self._cancel)
-        on(acp.SESSION_PROMPT, self._to_desk(lambda desk, request: desk.prompt(request)))
-        on(SESSION_STEERING, self._to_desk(lambda desk, request: desk.steer(request)))
-        on(acp.SESSION_NEW, self._to_desk(lambda desk, request: desk.new(request)))
-        on(acp.SESSION_LOAD, self._to_desk(lambda desk, request: desk.load(request)))
-        on(acp.SESSION_RESUME, self._to_desk(lambda desk, request: desk.resume(request)))
-        on(acp.SESSION_FORK, self._to_desk(lambda desk, request: desk.fork(request)))
-        on(acp.SESSION_LIST, self._to_desk(lambda desk, request: desk.list(request)))
-        on(acp.SESSION_CLOSE, self._to_desk(lambda desk, request: desk.close_session(request)))
-        on(acp.SESSION_DELETE, self._to_desk(lambda desk, request: desk.delete(request)))
-        on(acp.SESSION_SET_MODE, self._to_desk(lambda desk, request: desk.set_mode(request)))
+        on(
+            acp.SESSION_PROMPT,
+            self._to_sessions(lambda sessions, request: sessions.prompt(request)),
+        )
+        on(SESSION_STEERING, self._to_sessions(lambda sessions, request: sessions.steer(request)))
+        on(acp.SESSION_NEW, self._to_sessions(lambda sessions, request: sessions.new(request)))
+        on(acp.SESSION_LOAD, self._to_sessions(lambda sessions, request: sessions.load(request)))
+        on(
+            acp.SESSION_RESUME,
+            self._to_sessions(lambda sessions, request: sessions.resume(request)),
+        )
+        on(acp.SESSION_FORK, self._to_sessions(lambda sessions, request: sessions.fork(request)))
+        on(acp.SESSION_LIST, self._to_sessions(lambda sessions, request: sessions.list(request)))
+        on(
+            acp.SESSION_CLOSE,
+            self._to_sessions(lambda sessions, request: sessions.close_session(request)),
+        )
+        on(
+            acp.SESSION_DELETE,
+            self._to_sessions(lambda sessions, request: sessions.delete(request)),
+        )
+        on(
+            acp.SESSION_SET_MODE,
+            self._to_sessions(lambda sessions, request: sessions.set_mode(request)),
+        )
         on(
             acp.SESSION_SET_CONFIG_OPTION,
             self._to_sessions(lambda sessions, request: sessions.set_option(request)),

@@ -62,7 +62,7 @@ class CommandContext(Protocol):
     memory: list[str]
     servers: list[str]
     stop: str
-    leave_with: int | None
+    exit_code: int | None
     output: FakeClaudeOutput
 
     def hook(self, tool: str, given: dict[str, Any], call: str) -> str:
@@ -315,7 +315,7 @@ def _stop(program: CommandContext, rest: str) -> None:
 
 def _last(program: CommandContext, rest: str) -> None:
     """Leave as soon as the result is printed."""
-    program.leave_with = int(rest or 0)
+    program.exit_code = int(rest or 0)
 
 
 def _options(program: CommandContext, rest: str) -> None:

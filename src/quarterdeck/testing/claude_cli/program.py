@@ -295,8 +295,8 @@ class FakeClaude:
         self._results += 1
         self._read.clear()
         self.output.line({**result, **fields})
-        if self.leave_with is not None:
-            os._exit(self.leave_with)
+        if self.exit_code is not None:
+            os._exit(self.exit_code)
 
 
 def _text(content: Any) -> str:

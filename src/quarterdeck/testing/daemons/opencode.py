@@ -32,7 +32,7 @@ _TOOLS: dict[DiskActionKind, tuple[str, str, str]] = {
     "edit": ("write", "edit", "filePath"),
     "run": ("bash", "bash", "command"),
 }
-"""For each deed the tool's name, the permission that it needs, the field of its input."""
+"""For each action the tool's name, the permission that it needs, the field of its input."""
 
 
 class OpencodeSession:
@@ -224,23 +224,23 @@ class OpencodeSession:
         answer = await self._server.ask(asked)
         return answer.get("reply") in ("once", "always")
 
-    async def act(self, deed: DiskAction, *, asks: bool = True) -> str | None:
+    async def act(self, action: DiskAction, *, asks: bool = True) -> str | None:
         """Do something, by leave where its rules ask for it; None: it was refused."""
-        tool, permission, field = _TOOLS[deed.kind]
-        target = deed.target if deed.kind == "run" else deed.path
-        given = {field: target} | ({"content": deed.content} if deed.kind == "edit" else {})
+        tool, permission, field = _TOOLS[action.kind]
+        target = action.target if action.kind == "run" else action.path
+        given = {field: target} | ({"content": action.content} if action.kind == "edit" else {})
         self._end_part()
         part = {**self._new("tool"), "tool": tool, "callID": self._id("call")}
         state = {"input": given, "time": {"start": 1}}
         self._part({**part, "state": {**state, "status": "running"}})
         effect = self._effect(permission, target) if asks else "allow"
-        told = {"filepath": target} if deed.kind != "run" else {"command": target}
+        told = {"filepath": target} if action.kind != "run" else {"command": target}
         if effect == "deny" or (
             effect == "ask" and not await self._leave(part, permission, target, told)
         ):
             self._part({**part, "state": {**state, "status": "error", "error": "rejected"}})
             return None
-        output = await asyncio.to_thread(deed.carry_out)
+        output = await asyncio.to_thread(action.carry_out)
         self._part({**part, "state": {**state, "status": "completed", "output": output}})
         return output
 

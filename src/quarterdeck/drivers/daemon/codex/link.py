@@ -125,12 +125,12 @@ class CodexLink:
         opening = host.opening
         manner = parse_codex_mode(self._launch, opening.options.agent_mode)
         self._params = thread_params(self._launch, opening, manner)
-        self._hearing = start_task(self._ear.run(), name="codex: listen")
-        version = await self._line.open(opening)
+        self._listening = start_task(self._listener.run(), name="codex: listen")
+        version = await self._connection.open(opening)
         opened = await self._open(opening)
         self._changes = manner.differences(opened, opening.options.roots)
         self._is_used = opening.options.resume is not None
-        self._line.keep()
+        self._connection.keep()
         return StartedAgent(
             agent_session=self._thread,
             agent_version=version,
@@ -140,15 +140,15 @@ class CodexLink:
 
     async def _open(self, opening: DriverSessionOptions) -> Mapping[str, Any]:
         if opening.options.resume is None:
-            opened = await self._line.ask("thread/start", self._params)
+            opened = await self._connection.ask("thread/start", self._params)
         else:
             way = "thread/fork" if opening.options.fork else "thread/resume"
             past = {"threadId": opening.options.resume, "excludeTurns": True}
-            opened = await self._line.ask(way, {**self._params, **past})
+            opened = await self._connection.ask(way, {**self._params, **past})
         self._name(opened)
         if opening.title is not None:
             name = {"threadId": self._thread, "name": opening.title}
-            await self._line.ask("thread/name/set", name)
+            await self._connection.ask("thread/name/set", name)
         if opening.options.resume is None:
             self._reader.begin_thread()
         elif opening.replay:
@@ -249,7 +249,7 @@ class CodexLink:
 
     async def steer(self, content: tuple[ContentBlock, ...]) -> bool:
         """Add a message to the turn; False: the turn is over, or of a kind that takes none."""
-        turn = self._ear.turn
+        turn = self._listener.turn
         if turn is None:
             return False
         await asyncio.wait([turn.id, turn.outcome], return_when=asyncio.FIRST_COMPLETED)
@@ -262,7 +262,7 @@ class CodexLink:
             "clientUserMessageId": turn.name_message(),
         }
         try:
-            await self._line.ask("turn/steer", params)
+            await self._connection.ask("turn/steer", params)
         except RpcError as error:
             _log.debug("%s: %s", self._launch.agent, error)
             return False
@@ -329,7 +329,7 @@ class CodexLink:
 
     async def list_sessions(self) -> tuple[Mapping[str, Any], ...]:
         """The threads of this directory, newest first."""
-        listed = await self._line.ask(
+        listed = await self._connection.ask(
             "thread/list", {"cwd": self._host.opening.options.cwd, "limit": _PAGE}
         )
         return tuple(as_map(one) for one in as_list(listed.get("data")))

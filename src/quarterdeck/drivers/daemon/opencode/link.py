@@ -94,7 +94,7 @@ class OpencodeLink:
         """
         self._host = host
         opening = host.opening
-        self._manner = parse_opencode_mode(self._launch, opening.options.agent_mode)
+        self._mode = parse_opencode_mode(self._launch, opening.options.agent_mode)
         if opening.options.model is not None:
             self._model = model_of(self._launch, opening.options.model)
         version = await self._server.start(opening)
@@ -107,12 +107,12 @@ class OpencodeLink:
         if not self._session:
             raise WrongProtocolError(f"{self._launch.agent} opened a session without an id")
         model = opening.options.model or _model_name(as_map(info.get("model")))
-        self._ear = self._new_ear(host, model or "", as_text(info.get("title")))
+        self._listener = self._make_listener(host, model or "", as_text(info.get("title")))
         if opening.options.resume is not None and opening.replay:
             await self._replay()
         self._tasks = [
             start_task(self._watch(), name="opencode: server"),
-            start_task(self._ear.run(), name="opencode: listen"),
+            start_task(self._listener.run(), name="opencode: listen"),
         ]
         await self._hears()
         return StartedAgent(
@@ -153,7 +153,7 @@ class OpencodeLink:
 
     async def _hears(self) -> None:
         """Wait until the stream of events is open."""
-        connected = start_task(self._ear.connected.wait(), name="opencode: connect")
+        connected = start_task(self._listener.connected.wait(), name="opencode: connect")
         try:
             await asyncio.wait([connected, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -175,17 +175,17 @@ class OpencodeLink:
         id_ = new_prompt_id()
         body = self._body(id_, content)
         try:
-            return await self._send(id_, body, self._ear.begin(id_))
+            return await self._send(id_, body, self._listener.begin(id_))
         finally:
-            await self._ear.finish()
+            await self._listener.finish()
 
     def _body(self, id_: str, content: tuple[ContentBlock, ...]) -> dict[str, Any]:
         body: dict[str, Any] = {"messageID": id_, "parts": parts_of(self._launch, content)}
         if self._model is not None:
             vendor, name = self._model
             body["model"] = {"providerID": vendor, "modelID": name}
-        if self._manner.agent is not None:
-            body["agent"] = self._manner.agent
+        if self._mode.agent is not None:
+            body["agent"] = self._mode.agent
         if self._host.opening.options.system_prompt is not None:
             body["system"] = self._host.opening.options.system_prompt
         return body
@@ -195,8 +195,8 @@ class OpencodeLink:
 
         One that comes after the last step begins another, in the same turn: it rests only then.
         """
-        turn = self._ear.turn
-        if turn is None or turn.done() or self._ear.reader.is_over:
+        turn = self._listener.turn
+        if turn is None or turn.done() or self._listener.reader.is_over:
             return False
         body = self._body(new_prompt_id(), content)
         try:
@@ -299,8 +299,8 @@ class OpencodeLink:
                     await self._api.post(path_of("session", self._session, "abort"))
         if self._tasks:
             await cancel_tasks(self._tasks)
-            await self._ear.close()
-            self._ear.fail(self._over)
+            await self._listener.close()
+            self._listener.fail(self._over)
         return await self._server.end()
 
 
