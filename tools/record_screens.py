@@ -18,9 +18,9 @@ from typing import Any
 
 from quarterdeck.drivers.agent_description import make_launch
 from quarterdeck.drivers.catalogue import find_agent
+from quarterdeck.drivers.pty.events import TurnTextFinder
 from quarterdeck.drivers.pty.patterns import load_patterns
 from quarterdeck.drivers.pty.reader import TerminalReader, TerminalReading, TerminalWatcher
-from quarterdeck.drivers.pty.turn_text import TurnTextFinder
 from quarterdeck.system.api import CommandSpec
 from quarterdeck.terminal.emulator import open_emulator
 from quarterdeck.terminal.headless_terminal import HeadlessTerminal

@@ -9,11 +9,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.agent.clock import SessionClock
 from quarterdeck.agent.context.window import PinError, SessionContext
 from quarterdeck.agent.conversation import Conversation
 from quarterdeck.agent.limits import TurnLimits, TurnSpending
-from quarterdeck.agent.ports import NO_HOOKS
+from quarterdeck.agent.ports import NO_HOOKS, SessionClock
 from quarterdeck.config.schema import ContextSettings
 from quarterdeck.models.errors import RequestRejectedError
 from quarterdeck.models.history_repair import repair_history

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.agent.commands.builtin import CONTEXT_COMMANDS, run_context_command
+from quarterdeck.agent.commands import CONTEXT_COMMANDS, run_context_command
 from quarterdeck.agent.context.window import PinError
 from quarterdeck.agent.resume import read_resume_state
 from quarterdeck.wire.content import text

@@ -9,7 +9,7 @@ from quarterdeck.agent.native import NativeSessionOptions
 from quarterdeck.agent.tools.tool import LiveCall, ToolOutcome, text_outcome
 from quarterdeck.policy.gate import PermissionAnswer
 from quarterdeck.policy.grammar import parse_rule
-from quarterdeck.policy.grant_store import GrantStore
+from quarterdeck.policy.grants import GrantStore
 from quarterdeck.policy.rules import RuleSource
 from quarterdeck.wire.events import (
     NoticePosted,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quarterdeck.cli.fleet.agent_wait import read_last_message, read_last_records
+from quarterdeck.cli.fleet.agent_control import read_last_message, read_last_records
 from quarterdeck.fleet.api import SpawnOptions
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import MessageChunk, Prompted, TurnEnded

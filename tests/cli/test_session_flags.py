@@ -5,8 +5,7 @@ from typing import Any
 import click
 import pytest
 
-from quarterdeck.cli.fleet.lead import lead
-from quarterdeck.cli.fleet.spawn import spawn
+from quarterdeck.cli.fleet.spawn import lead, spawn
 from quarterdeck.cli.headless.command import run
 from quarterdeck.cli.session_flags import make_session_options
 from quarterdeck.fleet.mcp.lead_tools import SpawnArguments

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.cli.text_table import (
+from quarterdeck.cli.output import (
     count,
     count_columns,
     cut_to_width,

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.config.errors import UnreadableConfigError
-from quarterdeck.config.toml_file import LARGEST, read_toml
+from quarterdeck.config.loader import LARGEST, read_toml
 
 
 @pytest.fixture

@@ -11,8 +11,13 @@ import pytest
 
 from quarterdeck.config.places import Places
 from quarterdeck.drivers.agent_description import Agent, LoginEvidence, parse_agent
-from quarterdeck.drivers.probe import AgentInstallation, login_state, probe
-from quarterdeck.drivers.versions import VersionQuery, ask_versions
+from quarterdeck.drivers.probe import (
+    AgentInstallation,
+    VersionQuery,
+    ask_versions,
+    login_state,
+    probe,
+)
 from tests.support.deadlines import SOON
 
 

@@ -12,8 +12,14 @@ import pytest
 from quarterdeck.config.places import Places
 from quarterdeck.config.trust import TrustStore
 from quarterdeck.fleet.api import AgentInfo, InboxItem, SpawnOptions
-from quarterdeck.fleet.demo import begin_demo, demo_agents, end_demo, keep_demo
-from quarterdeck.fleet.demo.demo import ScratchProjectError, make_project
+from quarterdeck.fleet.demo import (
+    ScratchProjectError,
+    begin_demo,
+    demo_agents,
+    end_demo,
+    keep_demo,
+    make_project,
+)
 from quarterdeck.fleet.local import LocalFleet
 from quarterdeck.models.script import load_script
 from quarterdeck.models.script.format import ScriptScene, ScriptSleepPart

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from quarterdeck.fleet.local import LocalFleet
-from quarterdeck.policy.grant_store import GrantStore
-from quarterdeck.policy.grants import Grant
+from quarterdeck.policy.grants import Grant, GrantStore
 from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.events import GrantRevoked, MessageChunk
 from tests.support.deadlines import SOON

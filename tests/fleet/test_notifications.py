@@ -14,11 +14,14 @@ from quarterdeck.config.schema import NotificationSettings
 from quarterdeck.fleet.api import AgentInfo, QueuedPrompt, SpawnOptions
 from quarterdeck.fleet.notifications import (
     NotificationHistory,
+    NotificationSender,
+    Notifier,
     PersonNotification,
+    desktop_command,
     is_quiet,
     make_notification,
+    tellers,
 )
-from quarterdeck.fleet.notifier import NotificationSender, Notifier, desktop_command, tellers
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import Event, QuestionAsked, SessionEnded, TurnEnded
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId, TurnId

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.drivers.history.errors import HistoryError, NoHistorySessionError
+from quarterdeck.drivers.history.session import HistoryError, NoHistorySessionError
 from quarterdeck.drivers.history.turn_builder import derive_session_id
 from quarterdeck.fleet.errors import AgentNotReadyError, InvalidOptionsError, NameTakenError
 from quarterdeck.fleet.local import LocalFleet

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from quarterdeck.agent import instructions
-from quarterdeck.agent.children.folders import profile_folders
-from quarterdeck.agent.library.folders import library_folders
+from quarterdeck.agent.library.folders import library_folders, profile_folders
 from quarterdeck.config.places import Places
 from quarterdeck.config.trust import TrustStore
 from quarterdeck.fleet.permissions.workspace_trust import (

@@ -16,7 +16,7 @@ import pytest
 from quarterdeck.drivers.agent_description import make_launch
 from quarterdeck.drivers.catalogue import find_agent
 from quarterdeck.drivers.pty.link import PtyLink
-from quarterdeck.terminal.keys import neutralize_controls
+from quarterdeck.terminal.headless_terminal import neutralize_controls
 from quarterdeck.testing.model_server import ModelServer
 from quarterdeck.wire.events import MessageChunk, PermissionAsked, SessionEnded, ToolCallEnded
 from tests.support import real_agents

@@ -7,8 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.policy import Call, Grant, RuleSource, parse_rule, print_rule
-from quarterdeck.policy.advice import DecisionBasis, PolicyChange, effect_of, find_changes
-from quarterdeck.policy.breadth import explain_breadth
+from quarterdeck.policy.advice import (
+    DecisionBasis,
+    PolicyChange,
+    effect_of,
+    explain_breadth,
+    find_changes,
+)
 from quarterdeck.policy.modes import MODES
 
 CWD = "/home/dev/app"

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.serve.delegated_files import DelegatedFiles
-from quarterdeck.serve.delegated_terminals import DelegatedTerminals
+from quarterdeck.serve.delegated_system import DelegatedTerminals
 from quarterdeck.system.api import CommandSpec
 from quarterdeck.system.errors import (
     FileChangedError,

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
-from quarterdeck.agent.clock import SessionClock
 from quarterdeck.agent.native import NativeAgent, NativeSessionOptions
+from quarterdeck.agent.ports import SessionClock
 from quarterdeck.agent.session import Session
 from quarterdeck.agent.tools.tool import Tool
 from quarterdeck.config.places import Places

@@ -7,9 +7,8 @@ from textwrap import dedent
 
 from quarterdeck.config.places import Places
 from quarterdeck.workbench.custom_widgets.library import WidgetLibrary
-from quarterdeck.workbench.panels.feed.model import FEED_MODES
-from quarterdeck.workbench.panels.system.model import MachineSample, ProcessGroup
-from quarterdeck.workbench.panels.system.panel import SystemPanel
+from quarterdeck.workbench.panels.feed_model import FEED_MODES
+from quarterdeck.workbench.panels.system import MachineSample, ProcessGroup, SystemPanel
 
 from .agent_states import at_work, calm, many
 from .staged_workbench import Stage, StagedFleet, state

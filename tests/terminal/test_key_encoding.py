@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.terminal.emulator import TerminalModes
-from quarterdeck.terminal.keys import encode_key, encode_paste, neutralize_controls
+from quarterdeck.terminal.headless_terminal import encode_key, encode_paste, neutralize_controls
 
 PLAIN, BRACKETS = TerminalModes(), TerminalModes(bracketed_paste=True)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from quarterdeck.cli.fleet.transcript import TranscriptPrinter
+from quarterdeck.cli.fleet.logs import TranscriptPrinter
 from quarterdeck.journal.export.document import read_passages
 from quarterdeck.wire.content import ImageContent, text
 from quarterdeck.wire.event_text import describe_event, describe_request
@@ -32,7 +32,7 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId, ToolCallId
 from quarterdeck.wire.permissions import Cancelled, Decider, Selected
 from quarterdeck.wire.record import Record, decode_record
-from quarterdeck.workbench.panels.feed.view import activity_line
+from quarterdeck.workbench.panels.feed import activity_line
 
 CLI = Decider(kind="person", name="cli")
 REQUEST, CALL = RequestId("req_1"), ToolCallId("call_1")

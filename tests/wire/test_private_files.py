@@ -14,8 +14,7 @@ from quarterdeck.config.errors import UnusablePlaceError
 from quarterdeck.config.places import Places, make_private
 from quarterdeck.config.trust import TrustStore
 from quarterdeck.journal import Journal
-from quarterdeck.policy.grant_store import GrantStore
-from quarterdeck.policy.grants import Grant
+from quarterdeck.policy.grants import Grant, GrantStore
 from quarterdeck.wire.events import NoticePosted
 from quarterdeck.wire.ids import new_session_id
 from quarterdeck.wire.private_files import close_to_others, make_private_directory, open_private

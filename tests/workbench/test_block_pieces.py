@@ -14,7 +14,7 @@ from quarterdeck.wire.record import Record
 from quarterdeck.workbench.rendering.block_layout import BlockLayout
 from quarterdeck.workbench.rendering.lines import Line, text_of, width_of
 from quarterdeck.workbench.rendering.markdown import markdown_lines
-from quarterdeck.workbench.rendering.splitter import LONGEST, TextSplitter
+from quarterdeck.workbench.rendering.pieces import LONGEST, TextSplitter
 from quarterdeck.workbench.sanitize import sanitize_text
 from quarterdeck.workbench.stores.blocks import MOST_TEXT
 from quarterdeck.workbench.stores.transcript import MOST_WEIGHT, TranscriptStore

@@ -16,7 +16,7 @@ from quarterdeck.wire.content import ContentBlock, ImageContent, ResourceLink, T
 from quarterdeck.wire.events import CommandsChanged, Prompted
 from quarterdeck.wire.ids import MessageId, SessionId, new_message_id
 from quarterdeck.wire.settings import Command
-from quarterdeck.workbench.commands.input import find_editor_command
+from quarterdeck.workbench.commands.chat import find_editor_command
 from quarterdeck.workbench.completion import (
     CompletionChoice,
     find_completion_word,

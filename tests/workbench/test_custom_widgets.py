@@ -28,7 +28,7 @@ from quarterdeck.workbench.custom_widgets.library import CustomWidgetError, Widg
 from quarterdeck.workbench.drafts import Drafts
 from quarterdeck.workbench.preferences.store import Preferences, load_preferences
 from quarterdeck.workbench.screens.key_guard import QUIET
-from quarterdeck.workbench.screens.widget_approval import ApproveScreen
+from quarterdeck.workbench.screens.trust import ApproveScreen
 from tests.support.memory_fleet import FakeFleet
 from tests.support.workbench_app import opened, screen_text, until
 

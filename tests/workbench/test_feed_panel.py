@@ -21,9 +21,8 @@ from quarterdeck.wire.ids import RequestId, SessionId, ToolCallId
 from quarterdeck.wire.permissions import Cancelled, Decider, Selected
 from quarterdeck.wire.record import Record, event_type
 from quarterdeck.workbench.app import Workbench
-from quarterdeck.workbench.panels.feed.model import FEED_MODES, FeedMode, FeedModel
-from quarterdeck.workbench.panels.feed.panel import FeedPanel
-from quarterdeck.workbench.panels.feed.view import activity_line
+from quarterdeck.workbench.panels.feed import FeedPanel, activity_line
+from quarterdeck.workbench.panels.feed_model import FEED_MODES, FeedMode, FeedModel
 from quarterdeck.workbench.rendering.lines import text_of, width_of
 from tests.support.memory_fleet import FakeFleet
 from tests.support.workbench_app import begin, opened, say, screen_text, until

@@ -10,15 +10,15 @@ import pytest
 
 from quarterdeck.config.places import Places
 from quarterdeck.config.trust import TrustStore
-from quarterdeck.drivers.history.errors import HistoryUnreadableError
-from quarterdeck.drivers.history.zstandard import open_zstd
+from quarterdeck.drivers.history.codex_files import open_zstd
+from quarterdeck.drivers.history.session import HistoryUnreadableError
 from quarterdeck.fleet.api import SpawnOptions
 from quarterdeck.system.errors import GitError
 from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.completion import list_files
-from quarterdeck.workbench.panels.diff.model import ChangesQuery, read_changes
-from quarterdeck.workbench.panels.tree.model import read_status_marks
+from quarterdeck.workbench.panels.diff_model import ChangesQuery, read_changes
+from quarterdeck.workbench.panels.tree_model import read_status_marks
 from quarterdeck.workbench.preferences.store import load_preferences
 from quarterdeck.workbench.screens.key_guard import QUIET
 from quarterdeck.workbench.screens.trust import TrustScreen

@@ -12,7 +12,6 @@ from quarterdeck.config.places import Places
 from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.commands.registry import COMMANDS
 from quarterdeck.workbench.panels.kinds import KINDS
-from quarterdeck.workbench.preferences.key_help import collect_key_help, find_command_of_action
 from quarterdeck.workbench.preferences.keymap import (
     KEY_PLACES,
     KeyBinding,
@@ -24,7 +23,7 @@ from quarterdeck.workbench.preferences.keymap import (
     save_key,
 )
 from quarterdeck.workbench.preferences.store import load_preferences
-from quarterdeck.workbench.screens.help import HelpScreen
+from quarterdeck.workbench.screens.help import HelpScreen, collect_key_help, find_command_of_action
 from quarterdeck.workbench.screens.permission import PermissionScreen
 from quarterdeck.workbench.screens.pickers import ThemesScreen
 from quarterdeck.workbench.screens.question import QuestionScreen

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from quarterdeck.fleet.api import AgentInfo
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
+from quarterdeck.workbench.panels import tree_model as tree_model
 from quarterdeck.workbench.panels.markdown import find_links, resolve_link
 from quarterdeck.workbench.panels.notebook import NotebookError, cell_lines, parse_notebook
-from quarterdeck.workbench.panels.system.model import (
+from quarterdeck.workbench.panels.system import (
     MachineProcess,
     MachineSampler,
     format_bytes,
@@ -24,9 +25,8 @@ from quarterdeck.workbench.panels.system.model import (
     parse_vm_stat,
     system_lines,
 )
-from quarterdeck.workbench.panels.tree import model as tree_model
-from quarterdeck.workbench.panels.tree.model import FileTree, TreeEntry, find_paths, read_directory
-from quarterdeck.workbench.panels.usage.model import (
+from quarterdeck.workbench.panels.tree_model import FileTree, TreeEntry, find_paths, read_directory
+from quarterdeck.workbench.panels.usage import (
     UsageHistory,
     compute_shares,
     draw_bar,

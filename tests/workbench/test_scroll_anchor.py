@@ -11,7 +11,7 @@ from quarterdeck.wire.tool_calls import ContentItem, Diff, ToolCallContent
 from quarterdeck.workbench.rendering.lines import text_of, width_of
 from quarterdeck.workbench.screens.permission import option_lines, request_lines
 from quarterdeck.workbench.stores.transcript import TranscriptSpot
-from quarterdeck.workbench.widgets.scroll_anchor import ScrollAnchors
+from quarterdeck.workbench.widgets.transcript_position import ScrollAnchors
 from tests.support.memory_fleet import FakeFleet
 from tests.support.workbench_app import begin, opened, say, screen_text, until
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.workbench.panels.tail.model import LONGEST, Tail
+from quarterdeck.workbench.panels.tail import LONGEST, Tail
 
 PIECES = st.lists(
     st.one_of(
@@ -29,7 +29,7 @@ def lines_of(data: bytes) -> list[str]:
 
 
 def plain(lines: list[str]) -> list[str]:
-    from quarterdeck.workbench.panels.tail.model import strip_colours
+    from quarterdeck.workbench.panels.tail import strip_colours
 
     return [strip_colours(line) for line in lines]
 

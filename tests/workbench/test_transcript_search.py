@@ -18,7 +18,7 @@ from quarterdeck.wire.tool_calls import ContentItem, TerminalItem
 from quarterdeck.workbench.stores.blocks import MOST_TEXT, text_of_block
 from quarterdeck.workbench.stores.search import STEP, TranscriptSearch, read_whole_text
 from quarterdeck.workbench.stores.transcript import PAGE, TranscriptStore
-from quarterdeck.workbench.widgets import transcript_jump
+from quarterdeck.workbench.widgets import transcript_position
 from tests.workbench.test_transcript_store import SESSION, records, told, whole
 
 
@@ -61,7 +61,7 @@ async def test_from_any_place_and_in_any_order_the_pages_join_to_the_whole(seed:
     store = TranscriptStore(SESSION, Log(log))
     for _ in range(3):
         seq = chance.randint(1, len(log))
-        block = await transcript_jump.move_window_to(store, seq)
+        block = await transcript_position.move_window_to(store, seq)
         assert block is not None and block.first <= max(seq, store.blocks[0].first)
     await fill(store, chance)
     assert told(list(store.blocks)) == whole(log)
@@ -84,15 +84,15 @@ async def test_prompts_beyond_the_window_are_found_both_ways():
     store = TranscriptStore(SESSION, Log(log))
     store.start(log[-PAGE:], is_end=True)
     here, seen = log[-1].seq, []
-    while (seq := await transcript_jump.find_next_prompt(store, here, -1)) is not None:
+    while (seq := await transcript_position.find_next_prompt(store, here, -1)) is not None:
         if store.find(seq) is None:
-            await transcript_jump.move_window_to(store, seq)
+            await transcript_position.move_window_to(store, seq)
         seen.append(here := seq)
     assert seen == prompts[::-1]
     back = [here]
-    while (seq := await transcript_jump.find_next_prompt(store, here, 1)) is not None:
+    while (seq := await transcript_position.find_next_prompt(store, here, 1)) is not None:
         if store.find(seq) is None:
-            await transcript_jump.move_window_to(store, seq)
+            await transcript_position.move_window_to(store, seq)
         back.append(here := seq)
     assert back == prompts
 
@@ -185,7 +185,9 @@ async def test_the_window_moves_even_while_a_page_for_the_old_place_is_on_its_wa
         async def read(self, session: SessionId, **how: int) -> list[Record]:
             page = await read(**how)
             if how.get("before") == pages.store(SESSION).first:
-                await transcript_jump.move_window_to(store, 5)  # somebody goes elsewhere meanwhile
+                await transcript_position.move_window_to(
+                    store, 5
+                )  # somebody goes elsewhere meanwhile
             return page
 
     pages = TranscriptPages(Slow())  # pyright: ignore[reportArgumentType]

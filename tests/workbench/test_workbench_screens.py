@@ -326,7 +326,7 @@ async def test_a_host_that_is_lost_is_told_and_found_again(tmp_path: Path, size:
 
 async def test_help_stays_and_names_every_command(tmp_path: Path):
     from quarterdeck.workbench.commands.registry import COMMANDS
-    from quarterdeck.workbench.preferences.key_help import collect_key_help
+    from quarterdeck.workbench.screens.help import collect_key_help
 
     async with opened(FakeFleet(), tmp_path) as (app, pilot):
         await pilot.press("?")

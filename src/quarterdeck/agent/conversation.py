@@ -22,8 +22,7 @@ from quarterdeck.wire.events import (
 )
 
 from .content_parts import parts_of, told_content
-from .context.cleared_results import clear_results, cut_results, savings
-from .context.memory import ConversationMemory
+from .context.memory import ConversationMemory, clear_results, cut_results, savings
 from .context.token_estimate import TokenEstimator, weigh
 
 __all__ = ["Conversation", "summarised"]

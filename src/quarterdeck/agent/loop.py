@@ -29,15 +29,14 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.ids import new_message_id
 from quarterdeck.wire.tasks import run_beside
 
-from .commands.command import AnsweredCommand
+from .commands import AnsweredCommand
 from .limits import Repetition, TurnStoppedError, fingerprint, out_of_time
 from .model_call import ask_model
 from .ports import Turn, run_prompt_hooks, run_stop_hooks
 from .tool_calls import run_calls
 
 if TYPE_CHECKING:
-    from .commands.command import CommandSession
-    from .commands.registry import CommandCall
+    from .commands import CommandCall, CommandSession
 
 __all__ = ["run_prompt", "run_turn"]
 

@@ -14,16 +14,14 @@ from quarterdeck.journal import Journal, SessionSummary
 from quarterdeck.models.model import Model
 from quarterdeck.models.registry import choose_model_name, make_model
 from quarterdeck.policy.gate import Gate, WaitTimer
-from quarterdeck.policy.grant_store import GrantStore
+from quarterdeck.policy.grants import GrantStore
 from quarterdeck.policy.modes import NO_SANDBOX, parse_mode
 from quarterdeck.wire.events import Event, NoticePosted, SessionOpened, SessionResumed
 from quarterdeck.wire.ids import SessionId, TurnId, new_session_id
 from quarterdeck.wire.session_options import AgentMcpServer, SessionOptions
 
-from .checkpoints.storage import delete_checkpoints
-from .children.factory import introduce_profiles, make_children_factory
-from .children.folders import profile_folders
-from .clock import SessionClock
+from .checkpoints import delete_checkpoints
+from .children import introduce_profiles, make_children_factory
 from .config_options import parse_effort
 from .environment import (
     SessionEnvironment,
@@ -36,8 +34,9 @@ from .environment import (
     tool_options,
 )
 from .instructions import NestedInstructions
-from .library.session_library import attach_library
-from .ports import NO_HOOKS, NO_SERVERS, Hooks, ToolServers
+from .library import attach_library
+from .library.folders import profile_folders
+from .ports import NO_HOOKS, NO_SERVERS, Hooks, SessionClock, ToolServers
 from .recovery import FORKED, close_children
 from .resume import ResumeState, allow_for_damage, read_resume_state, shared_events
 from .session import Session

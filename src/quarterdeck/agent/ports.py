@@ -1,24 +1,27 @@
-"""What a turn asks of the parts around the loop, and ``Turn``, the value that holds them all.
+"""What a turn asks of the parts around the loop, its clock, and ``Turn``, which holds them all.
 
 ``TurnWatch`` records what a turn does to files, ``ContextWindow`` keeps the conversation within
 the model's window, ``Hooks`` runs the user's hooks. Each has an implementation that does nothing;
 the real ones are imported when they are needed.
 """
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
+from random import Random
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from quarterdeck.models.model import Effort, Model
 from quarterdeck.policy.call import Call
 from quarterdeck.policy.gate import Gate
+from quarterdeck.wire.clock import MonotonicClock
 from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.events import ContextAdded, Event, NoticePosted, Prompted
 from quarterdeck.wire.ids import new_message_id
 
-from .clock import SessionClock
 from .conversation import Conversation
 from .instructions import NestedInstructions
 from .limits import TurnLimits, TurnSpending
@@ -38,6 +41,7 @@ __all__ = [
     "HookVerdict",
     "Hooks",
     "NoTurnWatch",
+    "SessionClock",
     "ToolServers",
     "Turn",
     "TurnWatch",
@@ -48,6 +52,17 @@ __all__ = [
     "run_start_hooks",
     "run_stop_hooks",
 ]
+
+
+class SessionClock(Struct, frozen=True, kw_only=True):
+    """How time passes."""
+
+    clock: MonotonicClock = time.monotonic
+    """Seconds that only grow."""
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    """Waits before a failed model call is made again."""
+    random: Random = field(default_factory=Random)
+    """Moves those waits a little."""
 
 
 class CheckpointCommand(NamedTuple):

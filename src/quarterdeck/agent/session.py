@@ -13,7 +13,6 @@ from typing import Literal
 import msgspec
 
 from quarterdeck.journal import Journal, UnrecordableEventError
-from quarterdeck.journal.sanitize import sanitize_event
 from quarterdeck.models.model import Effort, Model, ModelInfo
 from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.modes import Mode
@@ -33,11 +32,12 @@ from quarterdeck.wire.events import (
 )
 from quarterdeck.wire.ids import MessageId, SessionId, TurnId, new_message_id, new_turn_id
 from quarterdeck.wire.permissions import Decider
+from quarterdeck.wire.record import sanitize_event
 from quarterdeck.wire.settings import ConfigOption
 from quarterdeck.wire.tasks import start_task
 
 from .checkpoints.service import Checkpoints, SessionLog
-from .commands.registry import CommandRegistry
+from .commands import CommandRegistry
 from .config_options import options_of
 from .context.window import SessionContext
 from .conversation import Conversation

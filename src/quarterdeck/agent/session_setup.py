@@ -10,10 +10,9 @@ from quarterdeck.config.schema import ContextSettings
 from quarterdeck.models.model import Effort, Model
 from quarterdeck.policy.modes import SandboxState
 
-from .clock import SessionClock
 from .instructions import NestedInstructions
 from .limits import TurnLimits, TurnSpending
-from .ports import NO_HOOKS, NO_SERVERS, Hooks, ToolServers
+from .ports import NO_HOOKS, NO_SERVERS, Hooks, SessionClock, ToolServers
 from .tools.toolbox import Toolbox
 from .tools.workspace import ToolWorkspace
 

@@ -29,9 +29,17 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.ids import ToolCallId, new_request_id
 from quarterdeck.wire.tool_calls import ToolCallEnd, ToolKind
 
-from .footprint import EVERYTHING, Footprint, footprint_of
 from .ports import Turn
-from .tools.tool import Arguments, PreparedCall, Tool, ToolOutcome, text_outcome
+from .tools.tool import (
+    EVERYTHING,
+    Arguments,
+    Footprint,
+    PreparedCall,
+    Tool,
+    ToolOutcome,
+    footprint_of,
+    text_outcome,
+)
 from .tools.truncation import keep_ends
 
 __all__ = ["permit", "run_calls"]
@@ -283,7 +291,7 @@ async def _oversee(turn: Turn, ready: _Ready) -> _Ready:
     """Let hooks look at a call: they may refuse it, change it, or say whether to ask."""
     if not turn.hooks.has("before_tool"):
         return ready
-    from .hooks.tool_hooks import run_before_tool_hooks
+    from .hooks.runner import run_before_tool_hooks
 
     id_ = ToolCallId(ready.use.id)
     seen = await run_before_tool_hooks(turn, id_, ready.tool, ready.prepared, ready.arguments)
@@ -304,7 +312,7 @@ async def _reviewed(turn: Turn, ready: _Ready, outcome: ToolOutcome) -> ToolOutc
     """The outcome with what hooks say about it."""
     if not ready.notes and not turn.hooks.has("after_tool"):
         return outcome
-    from .hooks.tool_hooks import run_after_tool_hooks
+    from .hooks.runner import run_after_tool_hooks
 
     id_ = ToolCallId(ready.use.id)
     return await run_after_tool_hooks(

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .output import echo
-from .text_table import escape_json
+from .output import echo, escape_json
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.client import HostClient

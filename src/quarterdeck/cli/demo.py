@@ -87,8 +87,7 @@ async def _follow(fleet: "HostClient", info: "AgentInfo", after: int) -> None:
     """Print what the lead does, and allow what it and its agents ask for, until its turn ends."""
     from quarterdeck.wire.events import PermissionAsked, SessionEnded, SessionSpawned, TurnEnded
 
-    from .fleet.logs import write_flushed
-    from .fleet.transcript import TranscriptPrinter
+    from .fleet.logs import TranscriptPrinter, write_flushed
 
     transcript = TranscriptPrinter(write_flushed)
     names = {info.session: info.name}

@@ -25,7 +25,7 @@ from .command_io import (
     terminal_width,
     with_fleet,
 )
-from .text_table import count, cut_to_width, escape_controls, escape_to_line, format_age, table
+from .output import count, cut_to_width, escape_controls, escape_to_line, format_age, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -230,8 +230,7 @@ def hand_over(
 async def _import(
     fleet: "HostClient", given: dict[str, Any], id_: str, name: str | None, cwd: str | None
 ) -> "ImportedSession":
-    from quarterdeck.drivers.history.history import AgentHistory
-    from quarterdeck.drivers.history.homes import VARIABLES
+    from quarterdeck.drivers.history.history import VARIABLES, AgentHistory
 
     homes = {key: os.environ[key] for key in VARIABLES if key in os.environ}
     past = await AgentHistory.of(homes).find(id_, agent=given["agent"], near=given["near"])
@@ -367,8 +366,7 @@ async def _show(id_: str, agent: str | None, near: Path | None, as_json: bool) -
     from quarterdeck.drivers.history.turn_builder import derive_session_id
     from quarterdeck.wire.record import Record
 
-    from .fleet.logs import write_flushed
-    from .fleet.transcript import RecordPrinter, TranscriptPrinter
+    from .fleet.logs import RecordPrinter, TranscriptPrinter, write_flushed
 
     past, tally, account = _history(), ReadTally(), SessionTally()
     found = await past.find(id_, agent=agent, near=near)

@@ -11,7 +11,7 @@ import click
 from quarterdeck.config.schema import HOOK_POINTS
 
 from .command_io import echo_json, echo_lines, resolve_directory, terminal_width
-from .text_table import escape_to_line, table
+from .output import escape_to_line, table
 
 if TYPE_CHECKING:
     from quarterdeck.agent.environment import SessionEnvironment

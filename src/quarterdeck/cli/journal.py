@@ -17,8 +17,7 @@ from quarterdeck.wire.private_files import open_private
 from quarterdeck.wire.terminal_text import escape_json
 
 from .command_io import DURATION, echo_json, terminal_width
-from .output import echo, is_terminal, shown, write_output
-from .text_table import escape_to_line, format_age, table
+from .output import echo, escape_to_line, format_age, is_terminal, shown, table, write_output
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -123,7 +122,7 @@ async def _pieces(
 
     environment = find_secret_variables(os.environ) if masked else {}
     if form == "jsonl":
-        from quarterdeck.journal.export.json_lines import masked_lines
+        from quarterdeck.journal.export.formats import masked_lines
 
         records = log.history(after, session)
         lines = masked_lines(records, environment) if masked else log.export(session, after)

@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    from .invocation import run
+    from .root import run
 
     return run(arguments)
 
@@ -42,7 +42,7 @@ def _write_version() -> int:
     try:
         print(f"quarterdeck {__version__}", flush=True)  # noqa: T201 - before click is there
     except OSError as error:
-        from .invocation import leave_output
+        from .root import leave_output
 
         return leave_output(error)
     return 0

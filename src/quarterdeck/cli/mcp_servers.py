@@ -10,11 +10,11 @@ import click
 from quarterdeck.wire.redaction import mask_secrets
 
 from .command_io import echo_json, echo_lines, resolve_directory, terminal_width
-from .text_table import escape_to_line, table
+from .output import escape_to_line, table
 
 if TYPE_CHECKING:
+    from quarterdeck.agent.mcp.server import ServerTrial
     from quarterdeck.agent.mcp.servers import FoundServers
-    from quarterdeck.agent.mcp.trial import ServerTrial
     from quarterdeck.agent.tool_servers import ServerDefinition
 
 __all__ = ["FORMAT", "mcp_servers"]
@@ -108,7 +108,7 @@ async def _find(where: str) -> "FoundServers":
 
 
 async def _try(definitions: "tuple[ServerDefinition, ...]", where: str) -> "list[ServerTrial]":
-    from quarterdeck.agent.mcp.trial import try_server
+    from quarterdeck.agent.mcp.server import try_server
 
     environment = dict(os.environ)
     async with asyncio.TaskGroup() as group:

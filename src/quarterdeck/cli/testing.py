@@ -75,7 +75,7 @@ def claude_cli(arguments: tuple[str, ...]) -> None:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def daemon(arguments: tuple[str, ...]) -> None:
     """Play an agent that is a server; prompts are commands."""
-    from quarterdeck.testing.daemons.program import main
+    from quarterdeck.testing.daemons import main
 
     main(arguments)
 
@@ -99,7 +99,7 @@ def oneshot_cli(arguments: tuple[str, ...]) -> None:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def tui(arguments: tuple[str, ...]) -> None:
     """Play an agent that has only a terminal; prompts are commands."""
-    from quarterdeck.testing.tui.program import main
+    from quarterdeck.testing.tui import main
 
     main(arguments)
 
@@ -111,6 +111,6 @@ def tui(arguments: tuple[str, ...]) -> None:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def mcp_server(arguments: tuple[str, ...]) -> None:
     """Run an MCP server that misbehaves on request."""
-    from quarterdeck.testing.mcp_server.program import main
+    from quarterdeck.testing.mcp_server import main
 
     main(arguments)

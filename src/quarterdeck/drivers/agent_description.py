@@ -273,7 +273,7 @@ def _check(file: str, agent: Agent) -> None:
 
 
 def _check_events(file: str, name: str, reach: AgentTransport) -> None:
-    from .pipe.event_table import compile_table
+    from .pipe.generic import compile_table
 
     try:
         compile_table(name, reach.events)

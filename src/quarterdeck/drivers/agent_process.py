@@ -12,11 +12,21 @@ from quarterdeck.system.errors import CommandNotFoundError, SpawnError
 from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError, LinkEndedError, LinkError
 from quarterdeck.wire.redaction import mask_secrets
 
-from .agent_exit import AgentExit
 from .driver import DriverSessionOptions
 from .errors import AgentMissingError, OpenFailedError
 
-__all__ = ["AgentProcess", "AgentProcessStream", "GuardedAction", "Launch"]
+__all__ = ["AgentExit", "AgentProcess", "AgentProcessStream", "GuardedAction", "Launch"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentExit:
+    """How the agent's process left."""
+
+    exit_code: int | None = None
+    signal: str | None = None
+    stderr: str = ""
+    """The last lines, secrets masked."""
+
 
 GuardedAction: TypeAlias = Literal["read", "edit", "run"]
 """What an agent may ask about before it does it."""

@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from quarterdeck.config.errors import UnreadableConfigError
+from quarterdeck.config.loader import read_toml
 from quarterdeck.config.places import Places
-from quarterdeck.config.toml_file import read_toml
 
 from .agent_description import Agent, check_agent_name, make_launch, parse_agent
 from .errors import BadAgentFileError, UnknownAgentError

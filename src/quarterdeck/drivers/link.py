@@ -17,7 +17,7 @@ from quarterdeck.wire.ids import ToolCallId
 from quarterdeck.wire.tool_calls import ToolCallContent, ToolKind
 from quarterdeck.wire.usage import Cost, TokenUsage
 
-from .agent_exit import AgentExit
+from .agent_process import AgentExit
 from .driver import Capabilities, DriverSessionOptions
 from .errors import UnsupportedError
 

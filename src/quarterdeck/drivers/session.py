@@ -47,7 +47,7 @@ from quarterdeck.wire.ids import (
 from quarterdeck.wire.permissions import Decider
 from quarterdeck.wire.tasks import BackgroundTasks, start_task
 
-from .call_monitor import CallMonitor
+from .call_monitor import CallMonitor, ServedCallRunner
 from .driver import Capabilities, ClosedAs, DriverSessionOptions, EventSink
 from .enforcement import Enforcement, explain_unenforceable
 from .errors import (
@@ -58,7 +58,6 @@ from .errors import (
 )
 from .link import AgentExit, AgentLink, PermissionVerdict, ServedCall
 from .permissions import UnusedPermissions, call_of, own_options, verdict_of
-from .served_calls import ServedCallRunner
 from .tool_call_normalizer import ToolCallNormalizer
 from .turn import DriverTurn
 

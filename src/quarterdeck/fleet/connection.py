@@ -33,7 +33,6 @@ from quarterdeck.wire.tasks import start_task
 from .api import WorkbenchHandler
 from .errors import HostError, HostVersionError, NoHostError, WorkbenchGoneError
 from .host import methods
-from .host.error_codec import decode_error, encode_error
 from .host.methods import (
     ENDED,
     HELLO,
@@ -50,6 +49,8 @@ from .host.methods import (
     SubscriptionEnded,
     Unfollow,
     Welcome,
+    decode_error,
+    encode_error,
 )
 from .host.server import LIMITS
 

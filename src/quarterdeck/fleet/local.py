@@ -18,15 +18,13 @@ from quarterdeck.wire.events import SessionEnded
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.tasks import BackgroundTasks, run_beside, run_to_end, start_task
 
-from .agent_control import AgentControl
+from .agent_control import AgentControl, AgentLifecycle
 from .agent_entry import AgentEntry
-from .agent_lifecycle import AgentLifecycle
 from .agent_runner import SessionOpener
 from .api import FleetStatus, ImportedSession, InboxItem, TerminalInfo
 from .attached_workbenches import AttachedWorkbenches
-from .fleet_reader import FleetReader
 from .inbox import Inbox
-from .live_index import LiveIndex
+from .live_index import FleetReader, LiveIndex
 from .log_writer import LogWriter
 from .mcp.orchestration import Orchestration
 from .names import looks_like_id

@@ -4,10 +4,9 @@ import asyncio
 import logging
 
 from quarterdeck.journal import Journal, JournalStalledError, UnrecordableEventError
-from quarterdeck.journal.sanitize import sanitize_event
 from quarterdeck.wire.events import Event, PermissionAnswered, Prompted, SessionEnded
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
-from quarterdeck.wire.record import Record
+from quarterdeck.wire.record import Record, sanitize_event
 
 from .live_index import LiveIndex
 

@@ -13,7 +13,7 @@ from quarterdeck.drivers.agent_description import Agent
 from quarterdeck.drivers.catalogue import find_agent
 from quarterdeck.drivers.driver import DriverSession, DriverSessionOptions, EventSink
 from quarterdeck.journal import Journal
-from quarterdeck.policy.grant_store import GrantStore
+from quarterdeck.policy.grants import GrantStore
 from quarterdeck.policy.modes import parse_mode
 from quarterdeck.wire.events import SessionSpawned
 from quarterdeck.wire.ids import SessionId

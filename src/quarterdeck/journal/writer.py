@@ -1,12 +1,18 @@
-"""The one thread that writes: it gathers what has come in, commits it, and only then tells.
+"""The one thread that writes, and the lock that keeps other writers out.
 
 Everything reaches it through one queue. A commit that somebody waits for happens at once; others
 wait a few milliseconds for company, so a steady stream costs a few hundred disk flushes a second
 at most. What fails stays at the head of the backlog and is tried again.
+
+The lock belongs to the open file, so the system drops it with the process however that ends.
+The file stays: removing it would let two processes lock two different files of one name.
 """
 
 import asyncio
+import errno
+import fcntl
 import logging
+import os
 import sqlite3
 import time
 from collections import deque
@@ -18,14 +24,18 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from quarterdeck.wire.private_files import open_private
 from quarterdeck.wire.record import Record
 
-from . import lock
 from .errors import (
     JournalClosedError,
     JournalDiskFullError,
     JournalError,
+    JournalLockedError,
+    JournalReadOnlyError,
     JournalStalledError,
+    JournalUnlockableError,
+    JournalUnreachableError,
     is_faulty_statement,
     translate_error,
 )
@@ -35,7 +45,76 @@ from .records import RecordReader
 from .rows import record_checksum, session_checksum
 from .store import connect_writer, finish_deletions, last_seq, transaction
 
-__all__ = ["CommitListener", "Entry", "JournalWriter", "WriterContext"]
+__all__ = [
+    "CommitListener",
+    "Entry",
+    "JournalWriter",
+    "WriterContext",
+    "acquire_lock",
+    "lock_path",
+    "release_lock",
+]
+
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
+
+
+def lock_path(path: Path) -> Path:
+    """The file whose lock guards the log at ``path``."""
+    return path.with_name(path.name + ".lock")
+
+
+def acquire_lock(path: Path) -> int:
+    """Become the one writer of the log at ``path``; returns what ``release_lock`` needs.
+
+    Raises:
+        JournalLockedError: another process is; it is named where its id can be read.
+        JournalUnlockableError: the file system has no locks.
+        JournalReadOnlyError: the lock file cannot be made.
+        Unreachable: the directory is not there.
+    """
+    lock = lock_path(path)
+    try:
+        handle = open_private(lock, os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise JournalReadOnlyError(path, str(error)) from error
+        raise JournalUnreachableError(path, str(error)) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = _holder(handle)
+        os.close(handle)
+        raise JournalLockedError(path, pid) from None
+    except OSError as error:
+        os.close(handle)
+        if error.errno in _NO_LOCKS:
+            raise JournalUnlockableError(path, str(error)) from error
+        raise JournalUnreachableError(path, str(error)) from error
+    _sign(handle)
+    return handle
+
+
+def release_lock(handle: int) -> None:
+    """Let another writer in."""
+    os.close(handle)
+
+
+def _sign(handle: int) -> None:
+    """Leave our process id for the message that a second writer gets."""
+    try:
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, str(os.getpid()).encode(), 0)
+    except OSError:
+        # On a full disk the lock still holds; only its holder's name is missing.
+        return
+
+
+def _holder(handle: int) -> int | None:
+    try:
+        return int(os.pread(handle, 20, 0))
+    except (OSError, ValueError):
+        return None
+
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -151,11 +230,11 @@ class JournalWriter:
     def _main(self) -> None:
         failure: JournalError | None = None
         try:
-            handle = lock.acquire_lock(self._path)
+            handle = acquire_lock(self._path)
             try:
                 self._work()
             finally:
-                lock.release_lock(handle)
+                release_lock(handle)
         except JournalError as error:
             failure = error
         except sqlite3.Error as error:

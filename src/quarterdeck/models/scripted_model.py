@@ -39,12 +39,12 @@ from quarterdeck.models.script.performance import (
     FaultBeat,
     PauseBeat,
     PerformedParts,
+    ScriptPlayer,
     TextBeat,
     ThinkingBeat,
     ToolInputBeat,
     ToolStartBeat,
 )
-from quarterdeck.models.script.player import ScriptPlayer
 from quarterdeck.models.script.question import ScriptConversation, ScriptQuestion
 from quarterdeck.models.script.tools import OfferedTool
 from quarterdeck.wire.conversation import (

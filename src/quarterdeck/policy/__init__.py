@@ -33,13 +33,15 @@ if TYPE_CHECKING:
     from .modes import DEFAULT_MODE, MODES, NO_SANDBOX, Mode, SandboxState, parse_mode
     from .permission_options import (
         PermissionChoice,
+        Suggestion,
         choice_of,
         grants_of,
         options_for,
         session_grants,
+        suggest_grants,
+        suggest_refusal,
     )
     from .rules import Effect, Pattern, Rule, RuleSource, Scope
-    from .suggestions import Suggestion, suggest_grants, suggest_refusal
 
 __all__ = [
     "DEFAULT_MODE",
@@ -117,6 +119,9 @@ _HOMES = {
     "modes": ("DEFAULT_MODE", "MODES", "NO_SANDBOX", "Mode", "SandboxState", "parse_mode"),
     "permission_options": (
         "PermissionChoice",
+        "Suggestion",
+        "suggest_grants",
+        "suggest_refusal",
         "choice_of",
         "grants_of",
         "options_for",
@@ -124,7 +129,6 @@ _HOMES = {
     ),
     "call_parts": ("CallMentions", "find_mentions"),
     "rules": ("Effect", "Pattern", "Rule", "Scope", "RuleSource"),
-    "suggestions": ("Suggestion", "suggest_refusal", "suggest_grants"),
 }
 
 

@@ -1,19 +1,28 @@
-"""What would change a decision: each way is tried, so that none is told that would not work."""
+"""What would change a decision, and which rules allow more than people mostly mean."""
 
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from .call import Call
 from .decision import Allow, Ask, Decision, DecisionSource, Deny, decide
-from .effects import Effect
 from .grammar import print_pattern, print_rule
 from .grants import Grant
-from .modes import MODES, NO_SANDBOX, Mode, SandboxState
-from .rules import Pattern, Rule, RuleSource
-from .suggestions import suggest_grants, suggest_refusal
+from .modes import MODES, NO_SANDBOX, Effect, Mode, SandboxState
+from .permission_options import suggest_grants, suggest_refusal
+from .rules import (
+    AnyCall,
+    FetchPattern,
+    McpPattern,
+    PathPattern,
+    Pattern,
+    Rule,
+    RuleSource,
+    ShellPattern,
+)
 
-__all__ = ["DecisionBasis", "PolicyChange", "effect_of", "find_changes"]
+__all__ = ["DecisionBasis", "PolicyChange", "effect_of", "explain_breadth", "find_changes"]
 
 ChangeKind: TypeAlias = Literal["add rule", "remove rule", "revoke grant", "change mode"]
 
@@ -132,3 +141,44 @@ def _modes(call: Call, basis: DecisionBasis) -> Iterator[PolicyChange]:
         if mode != basis.mode:
             then = effect_of(basis.decide(call, mode=mode))
             yield PolicyChange(do="change mode", what=mode, then=then)
+
+
+_WIDE_GLOBS = frozenset({"/", "/**", "/*", "~", "~/", "~/**", "~/*"})
+
+
+def explain_breadth(rule: Rule) -> str | None:
+    """Say what a rule allows that deserves a second look; None if nothing does.
+
+    Rules that ask or deny are never too broad.
+    """
+    if rule.effect != "allow":
+        return None
+    match rule.pattern:
+        case AnyCall():
+            return "it allows every call of every agent"
+        case ShellPattern(words=()):
+            return "it allows every command, even ones that cannot be parsed"
+        case ShellPattern() as pattern:
+            return _of_command(rule, pattern)
+        case PathPattern(glob=None):
+            return "it covers every file of this machine"
+        case PathPattern(glob=glob) if glob in _WIDE_GLOBS:
+            return f"{glob!r} covers almost every file of this machine"
+        case FetchPattern(host=None):
+            return "it allows every host"
+        case McpPattern(server=None):
+            return "it allows every tool of every MCP server"
+        case _:
+            return None
+
+
+def _of_command(rule: Rule, pattern: ShellPattern) -> str | None:
+    # Imported here: they bring the parser of command lines.
+    from .shell.hazards import never_standing
+    from .shell.parser import read_line
+
+    commands = read_line(shlex.join(pattern.words)).commands
+    if not commands:
+        return f"what {print_rule(rule)!r} runs is not certain"
+    reasons = (never_standing(command) for command in commands)
+    return next((reason for reason in reasons if reason is not None), None)

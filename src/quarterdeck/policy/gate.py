@@ -37,7 +37,7 @@ from quarterdeck.wire.permissions import (
 )
 
 from .call import Call, path_use
-from .grant_store import GrantStore
+from .grants import GrantStore
 from .modes import NO_SANDBOX, Containment, Mode, SandboxState
 
 if TYPE_CHECKING:
@@ -438,8 +438,7 @@ class Gate(Struct, kw_only=True, eq=False):
     def _options(
         self, call: Call, theirs: tuple[PermissionOption, ...]
     ) -> tuple[PermissionOption, ...]:
-        from .permission_options import options_for
-        from .suggestions import suggest_grants, suggest_refusal
+        from .permission_options import options_for, suggest_grants, suggest_refusal
 
         grants = self.grants.all
         offers = suggest_grants(

@@ -1,4 +1,4 @@
-"""The modes: what happens to a call that no rule decides.
+"""The modes: what happens to a call that no rule decides; effects and scopes of rules.
 
 A mode gives each kind of action one of four answers. ``ask`` may be lifted by an allow rule;
 ``insist`` asks whatever the rules allow; ``deny`` is a ceiling that no allow rule lifts. Deny and
@@ -21,11 +21,14 @@ __all__ = [
     "DEFAULT_MODE",
     "MODES",
     "NO_SANDBOX",
+    "SCOPES",
     "ActionKind",
     "Containment",
+    "Effect",
     "Mode",
     "ModeAnswer",
     "SandboxState",
+    "Scope",
     "is_wider",
     "mode_answer",
     "narrow_mode",
@@ -179,3 +182,9 @@ def is_wider(one: Mode, other: Mode) -> bool:
 def narrow_mode(wanted: Mode, own: Mode) -> Mode:
     """The mode that is wanted, or one's own where that would be wider."""
     return own if is_wider(wanted, own) else wanted
+
+
+Effect: TypeAlias = Literal["allow", "ask", "deny"]
+Scope: TypeAlias = Literal["call", "session", "project", "user"]
+SCOPES: tuple[Scope, ...] = ("call", "session", "project", "user")
+"""From the most specific to the least."""

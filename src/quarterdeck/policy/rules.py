@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from .call import Access
 from .domains import HostPattern
-from .effects import SCOPES, Effect, Scope
+from .modes import SCOPES, Effect, Scope
 
 __all__ = [
     "SCOPES",

@@ -7,25 +7,149 @@ instead of holding anybody up.
 
 import asyncio
 import logging
+import os
+import re
 import secrets
+import signal
 import time
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from functools import partial
 
 from quarterdeck.system.api import CommandSpec, EndingDeadlines, ProcessExit
 from quarterdeck.system.paths import Roots
-from quarterdeck.system.process_guard import ProcessGuard
-from quarterdeck.terminal.pty_process import PtyProcess, spawn_in_pty
+from quarterdeck.system.process import LocalProcess, start_in_thread
+from quarterdeck.system.process_guard import ProcessGuard, shared_guard
+from quarterdeck.system.spawn import StartedChild, set_size, start_child
 from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.errors import LinkError
 from quarterdeck.wire.tasks import start_task
 
 from .emulator import Emulator, EmulatorBackend, open_emulator
-from .keys import encode_key, encode_paste
+from .emulator.api import TerminalModes
 from .viewer_events import TerminalDrawn, TerminalOutput, TerminalResized, TerminalWritten
 
-__all__ = ["HeadlessTerminal"]
+__all__ = [
+    "KEYS",
+    "HeadlessTerminal",
+    "PtyProcess",
+    "encode_key",
+    "encode_paste",
+    "neutralize_controls",
+    "spawn_in_pty",
+]
+
+_PLAIN = {
+    "enter": "\r",
+    "tab": "\t",
+    "space": " ",
+    "backspace": "\x7f",
+    "escape": "\x1b",
+    "shift+tab": "\x1b[Z",
+    "page-up": "\x1b[5~",
+    "page-down": "\x1b[6~",
+    "delete": "\x1b[3~",
+}
+_ARROWS = {"up": "A", "down": "B", "right": "C", "left": "D", "home": "H", "end": "F"}
+_CONTROL = re.compile(r"ctrl\+([a-z])")
+KEYS = frozenset((*_PLAIN, *_ARROWS))
+"""Names of keys, besides ``ctrl+a`` to ``ctrl+z`` and single characters."""
+
+_BEGIN, _END = "\x1b[200~", "\x1b[201~"
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_NEWLINES = re.compile("\r\n?")
+
+
+def encode_key(key: str, modes: TerminalModes) -> bytes:
+    """The bytes of one key, as the program has asked to have them.
+
+    Raises:
+        ValueError: there is no such key.
+    """
+    kitty = modes.kitty_keyboard & 1
+    if control := _CONTROL.fullmatch(key):
+        letter = control[1]
+        return f"\x1b[{ord(letter)};5u".encode() if kitty else bytes([ord(letter) - 96])
+    if key == "escape" and kitty:
+        return b"\x1b[27u"
+    if key in _ARROWS:
+        return f"\x1b{'O' if modes.application_cursor else '['}{_ARROWS[key]}".encode()
+    if key in _PLAIN:
+        return _PLAIN[key].encode()
+    if len(key) == 1 and key.isprintable():
+        return key.encode()
+    known = ", ".join(sorted(KEYS))
+    raise ValueError(f"there is no key {key!r}; known are {known}, ctrl+a to ctrl+z, characters")
+
+
+def neutralize_controls(text: str) -> str:
+    """The text with each control character as its picture, so that none of them does anything.
+
+    Line ends and tabs stay; every line end becomes a newline.
+    """
+    return _CONTROLS.sub(_picture, _NEWLINES.sub("\n", text))
+
+
+def encode_paste(text: str, modes: TerminalModes) -> bytes:
+    """The bytes of pasted text: in brackets where the program knows them, controls neutralised.
+
+    Nothing in the text can end the paste or press a key. A program that knows no brackets gets
+    its line ends as the key.
+    """
+    typed = neutralize_controls(text).replace("\n", "\r")
+    if modes.bracketed_paste:
+        typed = f"{_BEGIN}{typed}{_END}"
+    return typed.encode("utf-8", "replace")
+
+
+def _picture(found: "re.Match[str]") -> str:
+    code = ord(found[0])
+    if code == 0x7F:
+        return "\u2421"
+    return chr(0x2400 + code) if code < 0x20 else "\ufffd"
+
+
+class PtyProcess(LocalProcess):
+    """A process whose three streams are a terminal, which controls it.
+
+    What it prints is received as it draws it, what is sent is typed. Asking it to leave hangs its
+    terminal up. The stream ends when nobody has the terminal open any more.
+    """
+
+    def __init__(self, started: StartedChild, guard: ProcessGuard) -> None:
+        super().__init__(started, guard, ends_with_child=False)
+        self._terminal = started.stdout
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the size of its terminal; it is told. Nothing happens when it is closed."""
+        if self._stdout.is_open:
+            set_size(self._terminal, columns, rows)
+
+    def close_input(self) -> None:
+        """Hang up."""
+        if self.exit is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGHUP)
+        super().close_input()
+
+
+async def spawn_in_pty(
+    command: CommandSpec,
+    size: tuple[int, int],
+    *,
+    roots: Roots | None = None,
+    guard: ProcessGuard | None = None,
+) -> PtyProcess:
+    """Start a command on a new terminal of this size, columns and rows.
+
+    Raises:
+        SpawnError, PathError: As the port says. Nothing is left behind, also when cancelled.
+    """
+    guard = guard or shared_guard()
+    starting = partial(start_child, command, roots, guard, size=size)
+    return PtyProcess(await start_in_thread(starting, guard), guard)
+
 
 _log = logging.getLogger(__name__)
 

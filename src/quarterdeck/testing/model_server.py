@@ -1,4 +1,4 @@
-"""A scripted model server on loopback: one script, every vendor's format.
+"""A scripted model server on loopback: one script, every vendor's format; and its command.
 
 Point an agent, a vendor's SDK or a wire of our own at it, and it plays the script::
 
@@ -28,21 +28,32 @@ import msgspec
 from msgspec.structs import replace
 
 from quarterdeck.models.script import Script, ScriptFailure, ScriptFault, load_script
-from quarterdeck.models.script.performance import FaultBeat, PauseBeat, Performance, PerformedParts
-from quarterdeck.models.script.player import ScriptPlayer
+from quarterdeck.models.script.performance import (
+    FaultBeat,
+    PauseBeat,
+    Performance,
+    PerformedParts,
+    ScriptPlayer,
+)
 from quarterdeck.models.script.question import ScriptQuestion
 from quarterdeck.testing.http_server import HttpExchange, HttpServer
 from quarterdeck.testing.wires.anthropic import AnthropicWire
 from quarterdeck.testing.wires.google import GeminiWire
-from quarterdeck.testing.wires.model_list import list_answer
-from quarterdeck.testing.wires.openai_chat import ChatWire
+from quarterdeck.testing.wires.openai_chat import CREATED, ChatWire
 from quarterdeck.testing.wires.openai_responses import ResponsesWire
 from quarterdeck.testing.wires.wire import ServerWire
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.tasks import start_task
 from quarterdeck.wire.usage import TokenUsage
 
-__all__ = ["ModelServer", "RecordedRequest", "RequestLog", "model_server_command"]
+__all__ = [
+    "MODELS",
+    "ModelServer",
+    "RecordedRequest",
+    "RequestLog",
+    "list_answer",
+    "model_server_command",
+]
 
 _AGENT = re.compile(r"/agent/([\w.-]+)(?=/)")
 _FLUSH = 8 * 1024
@@ -408,6 +419,70 @@ async def _serve_until_interrupted(port: int, script: str, log: Path | None) -> 
     async with ModelServer(script, port=port, log=log, keep=0) as server:
         click.echo(json.dumps({"port": server.port, "url": server.url}))
         await stopped.wait()
+
+
+MODELS = ("scripted-1", "scripted-2")
+"""The models that the server says it has; it answers to every other name too."""
+
+
+def list_answer(method: str, path: str, size: int) -> tuple[int, dict[str, Any]]:
+    """Status and body for a request that no script answers; ``size`` is that of its body."""
+    if path.endswith("/count_tokens"):
+        return 200, {"input_tokens": -(-size // 4)}
+    if path.endswith(":countTokens"):
+        return 200, {"totalTokens": -(-size // 4)}
+    if path.endswith("/models"):
+        return 200, _gemini_models() if "/v1beta" in path else _models()
+    if path.endswith("/api/tags"):
+        return 200, {"models": [{"name": f"{m}:latest", "model": f"{m}:latest"} for m in MODELS]}
+    if path.endswith("/api/version"):
+        return 200, {"version": "0.0.0-scripted"}
+    if path in ("", "/health") or method == "HEAD":
+        return 200, {"status": "ok"}
+    if any(f"/models/{model}" in path for model in MODELS):
+        return 200, _model(path.rpartition("/")[2])
+    message = f"nothing is at {method} {path}"
+    return 404, {"type": "error", "error": {"type": "not_found_error", "message": message}}
+
+
+def _models() -> dict[str, Any]:
+    """OpenAI's and Anthropic's list in one; ``models`` is what Codex looks for."""
+    return {
+        "object": "list",
+        "data": [_model(name) for name in MODELS],
+        "models": [],
+        "has_more": False,
+        "first_id": MODELS[0],
+        "last_id": MODELS[-1],
+    }
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {
+        "id": name,
+        "type": "model",
+        "object": "model",
+        "display_name": name,
+        "created_at": "2026-01-01T00:00:00Z",
+        "created": CREATED,
+        "owned_by": "quarterdeck",
+    }
+
+
+def _gemini_models() -> dict[str, Any]:
+    methods = ["generateContent", "countTokens"]
+    return {
+        "models": [
+            {
+                "name": f"models/{name}",
+                "displayName": name,
+                "inputTokenLimit": 200_000,
+                "outputTokenLimit": 32_000,
+                "supportedGenerationMethods": methods,
+            }
+            for name in MODELS
+        ]
+    }
 
 
 if __name__ == "__main__":

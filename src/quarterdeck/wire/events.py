@@ -17,33 +17,31 @@ from typing import Any, Literal, TypeAlias
 from msgspec import UNSET, UnsetType
 
 from .content import ContentBlock
-from .context_events import (
-    Checkpointed,
-    CompactionChanged,
-    CompactionChunk,
-    CompactionStatus,
-    ContextAdded,
-    MessagePinned,
-    MessageUnpinned,
-    Redone,
-    ResultsCleared,
-    Rewound,
-)
 from .conversation import Message, ToolResultPart
 from .ids import MessageId, RequestId, SessionId, TerminalId, ToolCallId
 from .permissions import Decider, PermissionOption, PermissionOutcome, QuestionAction
 from .session_events import (
+    Checkpointed,
     ChildEnd,
     ChildEnded,
     ChildRef,
     ChildStarted,
     CommandsChanged,
+    CompactionChanged,
+    CompactionChunk,
+    CompactionStatus,
+    ContextAdded,
     EndOfSession,
     GoalEnd,
     GoalEnded,
     GoalSet,
+    MessagePinned,
+    MessageUnpinned,
     ModeChanged,
     OptionsChanged,
+    Redone,
+    ResultsCleared,
+    Rewound,
     SessionChanged,
     SessionEnded,
     SessionOpened,

@@ -8,7 +8,7 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["close_to_others", "make_private_directory", "open_private"]
+__all__ = ["close_to_others", "make_private_directory", "open_private", "write_private"]
 
 _OTHERS = 0o077
 
@@ -66,3 +66,25 @@ def close_to_others(path: Path) -> None:
 
 def _is_open(status: os.stat_result) -> bool:
     return bool(status.st_mode & _OTHERS) and status.st_uid == os.getuid()
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace a file; a crash leaves the old one or the new one. Blocks.
+
+    Raises:
+        OSError: it cannot be written; the old one stays.
+    """
+    import tempfile  # costs milliseconds, and every start loads this module
+
+    target = path.resolve()  # a link of the person's own stays one
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(handle)
+        Path(temporary).replace(target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

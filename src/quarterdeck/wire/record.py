@@ -5,11 +5,15 @@ Keys keep this order, an event's own keys the order of its class; what has its d
 left out of the event. An event that this program does not understand is read as ``UnknownEvent``
 with the raw object inside, so that a log written by a newer program stays readable. An event in
 an earlier form is read as the form of today (``_migrate``); what is written is always that one.
+
+A file name that is no UTF-8 reaches us as a lone surrogate, a tool may hand over any object. Such
+a thing must not end a turn: it is written down as well as it can be, and the model is told the
+same.
 """
 
 from contextlib import suppress
 from functools import cache
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -26,6 +30,7 @@ __all__ = [
     "encode_event",
     "encode_record",
     "event_type",
+    "sanitize_event",
 ]
 
 VERSION = 1
@@ -150,3 +155,23 @@ def _migrate(raw: Any) -> Event | None:
     with suppress(msgspec.ValidationError):
         return msgspec.convert({**others, "options": options}, SessionSpawned)
     return None
+
+
+E = TypeVar("E", bound=msgspec.Struct)
+
+
+def sanitize_event(event: E) -> E:
+    """The event with every text valid and every foreign object as its ``repr``."""
+    plain = msgspec.to_builtins(event, enc_hook=repr)
+    return msgspec.convert(_clean(plain), type(event))
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        table = cast("dict[Any, Any]", value)
+        return {_clean(key): _clean(item) for key, item in table.items()}
+    if isinstance(value, list | tuple):
+        return [_clean(item) for item in cast("list[Any]", value)]
+    return value

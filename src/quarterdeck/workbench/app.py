@@ -426,8 +426,7 @@ class Workbench(App[None]):
 
     def action_help(self) -> None:
         """Show every key and command."""
-        from .preferences.key_help import collect_key_help
-        from .screens.help import HelpScreen
+        from .screens.help import HelpScreen, collect_key_help
 
         self.push_screen(HelpScreen(collect_key_help(self.preferences, self.main)))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.agent.commands.command import AnsweredCommand, ExpandedCommand
+from quarterdeck.agent.commands import AnsweredCommand, ExpandedCommand
 from quarterdeck.models.model import ModelRequest
 from quarterdeck.wire.content import ImageContent, TextContent, text
 from quarterdeck.wire.conversation import TextPart

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.agent.mcp.argument_headers import make_argument_headers
 from quarterdeck.agent.mcp.client import McpClient
 from quarterdeck.agent.mcp.protocol import McpError, ProbeRefusedError, UnusableServerError
 from quarterdeck.agent.mcp.server import open_server
-from quarterdeck.agent.mcp.tool_list import read_tool_list
+from quarterdeck.agent.mcp.tool_list import make_argument_headers, read_tool_list
 from quarterdeck.agent.tool_servers import ServerDefinition
 from quarterdeck.wire.errors import LinkError, RpcError
 from tests.support.deadlines import SOON

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.agent.mcp.trial import try_server
+from quarterdeck.agent.mcp.server import try_server
 from quarterdeck.agent.tool_servers import ServerDefinition
 from tests.support.deadlines import SOON
 

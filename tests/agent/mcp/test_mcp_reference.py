@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.agent.mcp.trial import try_server
+from quarterdeck.agent.mcp.server import try_server
 from quarterdeck.agent.tool_servers import ServerDefinition
 from quarterdeck.policy.gate import QuestionReply
 from quarterdeck.wire.conversation import ImagePart

@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.agent.mcp.argument_headers import (
+from quarterdeck.agent.mcp.protocol import McpError
+from quarterdeck.agent.mcp.tool_list import (
     argument_headers_in,
     header_value,
     make_argument_headers,
+    read_tool_list,
+    server_name,
+    tool_name,
 )
-from quarterdeck.agent.mcp.protocol import McpError
-from quarterdeck.agent.mcp.tool_list import read_tool_list, server_name, tool_name
 from quarterdeck.testing.mcp_server.responder import schemas_gone_wrong
 from tests.support.mcp_servers import definition
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.agent.tools.fetch import FetchTool
+from quarterdeck.agent.tools.fetch.download import FetchedPage, decoded
 from quarterdeck.agent.tools.fetch.markdown import to_markdown
-from quarterdeck.agent.tools.fetch.page import FetchedPage, decoded
 from quarterdeck.agent.tools.tool import ToolError
 from quarterdeck.agent.tools.workspace import ToolOptions, ToolWorkspace
 from quarterdeck.system.local import LocalSystem

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.agent.tools.gitignore import IgnoreScope, parse_rules
+from quarterdeck.agent.tools.file_tree import IgnoreScope, parse_rules
 from quarterdeck.agent.tools.globs import compile_glob, expand_braces, split_fixed, wild_regex
 from quarterdeck.agent.tools.tool import ToolError
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.agent.tools.file_tree import list_tree
-from quarterdeck.agent.tools.grep.engine import open_engine
+from quarterdeck.agent.tools.grep import open_engine
 from quarterdeck.agent.tools.grep.search import GrepQuery, Searcher, is_quick
 from quarterdeck.system.api import CommandSpec, Process
 from quarterdeck.system.errors import CommandNotFoundError

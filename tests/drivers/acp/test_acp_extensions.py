@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from quarterdeck.drivers.acp import extensions, turn
+from quarterdeck.drivers.acp import extensions, link
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.usage import Cost, TokenUsage
 
@@ -61,16 +61,16 @@ def test_each_token_is_counted_once(
         thought_tokens=thought,
     )
     answer = acp.PromptResponse(stop_reason="end_turn", usage=usage)
-    found = turn.outcome_of_answer(answer).usage
+    found = link.outcome_of_answer(answer).usage
     assert found == expected
     assert found is not None and found.total == total
 
 
 def test_a_resumed_session_does_not_bill_its_past():
     spent = Cost(amount=5.0, currency="USD")
-    assert turn.cost_between(None, spent, is_first=False) is None
-    assert turn.cost_between(None, spent, is_first=True) == spent
-    assert turn.cost_between(Cost(amount=1, currency="EUR"), spent, is_first=False) is None
+    assert link.cost_between(None, spent, is_first=False) is None
+    assert link.cost_between(None, spent, is_first=True) == spent
+    assert link.cost_between(Cost(amount=1, currency="EUR"), spent, is_first=False) is None
 
 
 def test_a_call_that_a_sub_agent_makes_names_its_parent():

@@ -254,7 +254,7 @@ async def test_interrupting_cancels_a_question(tmp_path: Path):
 
 
 async def test_the_text_of_a_resource_reaches_an_agent_that_takes_none():
-    from quarterdeck.drivers.acp.turn import blocks_for
+    from quarterdeck.drivers.acp.link import blocks_for
     from quarterdeck.wire.acp.schema import PromptCapabilities
 
     resource = EmbeddedResource(resource=ResourceContents(uri="file:///a", text="inside"))

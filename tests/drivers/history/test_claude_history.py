@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.drivers.history.claude_metadata import slug_of
+from quarterdeck.drivers.history.claude import slug_of
 from quarterdeck.drivers.history.reader import ReadTally
 from quarterdeck.wire.events import CompactionChanged, NoticePosted, Prompted
 from tests.support.history_homes import (

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.drivers.history.errors import HistoryUnreadableError
+from quarterdeck.drivers.history.codex_files import can_unpack
 from quarterdeck.drivers.history.history import AgentHistory
 from quarterdeck.drivers.history.reader import HistorySession, ReadTally
-from quarterdeck.drivers.history.zstandard import can_unpack
+from quarterdeck.drivers.history.session import HistoryUnreadableError
 from quarterdeck.wire.events import CompactionChanged, NoticePosted, Prompted, TurnEnded
 from tests.support.history_homes import (
     CODEX,

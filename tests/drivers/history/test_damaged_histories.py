@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.drivers.history.errors import HistoryError
 from quarterdeck.drivers.history.history import AgentHistory, HistoryListing
 from quarterdeck.drivers.history.reader import ReadTally
+from quarterdeck.drivers.history.session import HistoryError
 from quarterdeck.wire.events import ToolCallEnded, ToolCallStarted, TurnEnded, TurnStarted
 from tests.support.history_homes import FIRST, LAB, RECORDED, history_in, recorded_home
 

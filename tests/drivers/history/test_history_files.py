@@ -9,12 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.drivers.history.errors import (
-    AmbiguousHistorySessionError,
-    HistoryError,
-    HistoryUnreadableError,
-    NoHistorySessionError,
-)
 from quarterdeck.drivers.history.files import (
     ReadBudget,
     head_lines,
@@ -24,6 +18,12 @@ from quarterdeck.drivers.history.files import (
 )
 from quarterdeck.drivers.history.history import AgentHistory
 from quarterdeck.drivers.history.reader import HistorySession, ReadTally
+from quarterdeck.drivers.history.session import (
+    AmbiguousHistorySessionError,
+    HistoryError,
+    HistoryUnreadableError,
+    NoHistorySessionError,
+)
 from quarterdeck.wire.events import Prompted, TurnEnded
 from tests.support.history_homes import (
     CODEX,

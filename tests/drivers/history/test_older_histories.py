@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from quarterdeck.drivers.history.databases import open_database
-from quarterdeck.drivers.history.errors import HistoryLockedError, HistoryUnreadableError
 from quarterdeck.drivers.history.reader import ReadTally
+from quarterdeck.drivers.history.session import HistoryLockedError, HistoryUnreadableError
 from quarterdeck.wire.events import (
     CompactionChanged,
     MessageChunk,

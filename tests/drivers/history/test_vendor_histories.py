@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.drivers.history.errors import NoHistorySessionError
 from quarterdeck.drivers.history.files import ReadBudget
 from quarterdeck.drivers.history.history import AgentHistory
 from quarterdeck.drivers.history.reader import ReadTally
+from quarterdeck.drivers.history.session import NoHistorySessionError
 from quarterdeck.wire.events import (
     NoticePosted,
     SessionChanged,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from quarterdeck.drivers.link import PermissionVerdict
-from quarterdeck.drivers.pipe.claude import control_messages as control
-from quarterdeck.drivers.pipe.claude.control_channel import ClaudeRequestHandler
+from quarterdeck.drivers.pipe.claude import control as control
+from quarterdeck.drivers.pipe.claude.control import ClaudeRequestHandler
 from quarterdeck.wire.events import PermissionAsked
 
 

@@ -12,9 +12,8 @@ from quarterdeck.drivers.link import AgentExit
 from quarterdeck.drivers.pipe.codex import CODEX
 from quarterdeck.drivers.pipe.cursor import CURSOR
 from quarterdeck.drivers.pipe.dialect import PipeDialect, TurnContext
-from quarterdeck.drivers.pipe.event_table import find, parse_path
 from quarterdeck.drivers.pipe.gemini import GEMINI
-from quarterdeck.drivers.pipe.generic import generic
+from quarterdeck.drivers.pipe.generic import find, generic, parse_path
 from quarterdeck.drivers.pipe.opencode import OPENCODE
 from quarterdeck.drivers.pipe.pi import PI
 from quarterdeck.wire.events import (

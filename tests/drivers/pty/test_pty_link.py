@@ -15,7 +15,7 @@ from quarterdeck.drivers.errors import (
 )
 from quarterdeck.drivers.pty.link import PtyLink
 from quarterdeck.drivers.pty.patterns import load_patterns, parse_patterns
-from quarterdeck.terminal.keys import neutralize_controls
+from quarterdeck.terminal.headless_terminal import neutralize_controls
 from quarterdeck.wire.events import MessageChunk, PermissionAsked, ToolCallStarted
 from quarterdeck.wire.session_options import AgentMcpServer
 from tests.drivers.rigs.pty import LAUNCH, link

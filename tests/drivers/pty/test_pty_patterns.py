@@ -3,9 +3,9 @@
 import pytest
 
 from quarterdeck.drivers.catalogue import find_agent
+from quarterdeck.drivers.pty.events import TextBeforeTurn, TurnText, TurnTextFinder
 from quarterdeck.drivers.pty.patterns import load_patterns
 from quarterdeck.drivers.pty.reader import TerminalReader
-from quarterdeck.drivers.pty.turn_text import TextBeforeTurn, TurnText, TurnTextFinder
 from quarterdeck.terminal.emulator import Emulator, open_emulator
 from tests.support.recorded_terminals import AGENTS, RECORDINGS, Recorded, played, recorded
 

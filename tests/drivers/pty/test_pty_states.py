@@ -16,7 +16,7 @@ from quarterdeck.drivers.pty.link import PtyLink
 from quarterdeck.drivers.pty.patterns import load_patterns
 from quarterdeck.drivers.pty.reader import TerminalReader, TerminalReading
 from quarterdeck.terminal.emulator import TerminalModes, open_emulator
-from quarterdeck.terminal.keys import encode_key
+from quarterdeck.terminal.headless_terminal import encode_key
 from tests.support.driver_rig import Rig, drive
 from tests.support.recorded_terminals import RECORDINGS, Recorded, recorded
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.drivers.pty.patterns import RequestPatterns, load_patterns
-from quarterdeck.drivers.pty.reader import TerminalReader, TerminalRequest
-from quarterdeck.drivers.pty.subjects import is_certain, named_files
+from quarterdeck.drivers.pty.reader import TerminalReader, TerminalRequest, is_certain, named_files
 from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.grammar import parse_rule
 from quarterdeck.terminal.emulator import open_emulator

@@ -9,7 +9,7 @@ from quarterdeck.fleet.errors import (
     FleetLimitError,
     NoSuchAgentError,
 )
-from quarterdeck.fleet.host.error_codec import REFUSED, decode_error, encode_error
+from quarterdeck.fleet.host.methods import REFUSED, decode_error, encode_error
 from quarterdeck.policy.errors import RuleError
 from quarterdeck.wire.errors import LinkBrokenError, QuarterdeckError, RpcError
 

@@ -17,7 +17,7 @@ from quarterdeck.config.places import Places
 from quarterdeck.fleet.api import SpawnOptions
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.errors import NoHostError
-from quarterdeck.fleet.host.shutdown import stop_host
+from quarterdeck.fleet.host.launcher import stop_host
 from quarterdeck.policy.modes import MODES, Mode
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import PermissionViolated

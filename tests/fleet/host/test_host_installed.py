@@ -15,9 +15,8 @@ from quarterdeck.config.places import Places
 from quarterdeck.fleet.api import SpawnOptions
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.errors import NoHostError
-from quarterdeck.fleet.host.launcher import is_host_running
-from quarterdeck.fleet.host.paths import log_file
-from quarterdeck.fleet.host.shutdown import stop_host
+from quarterdeck.fleet.host.launcher import is_host_running, stop_host
+from quarterdeck.fleet.host.lock import log_file
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import LinkBrokenError
 from quarterdeck.wire.events import SessionEnded, TurnStarted

@@ -10,8 +10,15 @@ import pytest
 
 from quarterdeck.config.errors import UnusablePlaceError
 from quarterdeck.config.places import Places
-from quarterdeck.fleet.host.lock import HostLock, HostRunningError, LockHolder, holder
-from quarterdeck.fleet.host.paths import LONGEST_PATH, make_socket_directory, socket_path
+from quarterdeck.fleet.host.lock import (
+    LONGEST_PATH,
+    HostLock,
+    HostRunningError,
+    LockHolder,
+    holder,
+    make_socket_directory,
+    socket_path,
+)
 
 HOLDER = LockHolder(pid=os.getpid(), socket="/run/s", version="1", started=5)
 

@@ -16,11 +16,9 @@ from quarterdeck.config.places import Places
 from quarterdeck.fleet.api import SpawnOptions
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.errors import HostError, NoHostError
-from quarterdeck.fleet.host.launcher import dial_host, ensure_host, is_host_running
-from quarterdeck.fleet.host.lock import HostRunningError
-from quarterdeck.fleet.host.paths import lock_file, socket_path
+from quarterdeck.fleet.host.launcher import dial_host, ensure_host, is_host_running, stop_host
+from quarterdeck.fleet.host.lock import HostRunningError, lock_file, socket_path
 from quarterdeck.fleet.host.process import run_host
-from quarterdeck.fleet.host.shutdown import stop_host
 from quarterdeck.wire.errors import LinkBrokenError
 from quarterdeck.wire.session_options import SessionOptions
 from tests.support.deadlines import SOON

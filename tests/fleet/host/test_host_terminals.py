@@ -21,9 +21,9 @@ from quarterdeck.fleet.errors import (
     NoHostError,
     NoSuchFleetTerminalError,
 )
+from quarterdeck.fleet.host.launcher import stop_host
 from quarterdeck.fleet.host.methods import HELLO, PROTOCOL, Welcome
 from quarterdeck.fleet.host.process import run_host
-from quarterdeck.fleet.host.shutdown import stop_host
 from quarterdeck.fleet.local import LocalFleet
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import LinkBrokenError

@@ -1,5 +1,4 @@
-"""Snapshots of a work tree as git tree objects, in a store of our own that borrows the user's
-objects.
+"""Snapshots of a work tree as git tree objects, in a store that borrows the user's objects.
 
 Index, refs, stash, settings and hooks of the user's repository are neither used nor changed: git
 runs with a directory of ours. Its first index is a copy of the user's, without the entries whose
@@ -10,6 +9,7 @@ import hashlib
 import os
 import shutil
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,14 +18,67 @@ from msgspec import Struct
 
 from quarterdeck.config.places import make_private
 from quarterdeck.system.errors import GitError
-from quarterdeck.system.git import GitPlaces
+from quarterdeck.system.git import GitPlaces, run_git
 from quarterdeck.system.git_repository import GitRepository, copy_whole, read_whole
 
 from .errors import SnapshotError
 from .file_state import LARGEST, BlobStore, FileChange, FileState, fingerprint, is_within
-from .git import Deadline, StoreGit
 
-__all__ = ["ShadowRepository", "TreeSnapshot", "seed_index"]
+__all__ = ["Deadline", "ShadowRepository", "StoreGit", "TreeSnapshot", "seed_index"]
+
+_SETTINGS = (
+    "core.splitIndex=false",
+    "core.untrackedCache=false",
+    "core.autocrlf=false",
+    "core.fileMode=true",
+    "core.bigFileThreshold=1g",
+    "core.fsync=none",
+    "index.threads=true",
+)
+
+
+class Deadline:
+    """A moment by which everything has to be done."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Seconds until then. Raises SnapshotError when it is over."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise self.over()
+        return left
+
+    def over(self) -> SnapshotError:
+        """What is raised when it is over."""
+        return SnapshotError(f"it took longer than {self.seconds:g} s")
+
+
+class StoreGit:
+    """Runs commands on one store; names of files are no patterns there."""
+
+    def __init__(self, places: GitPlaces, *, settings: tuple[str, ...] = ()) -> None:
+        self._places = places
+        self._settings = (*_SETTINGS, *settings)
+
+    def run(self, *words: str, deadline: Deadline, given: bytes = b"") -> bytes:
+        """Run a command and give what it prints; blocks. Raises SnapshotError."""
+        seconds = deadline.left()
+        try:
+            return run_git(
+                self._places,
+                words,
+                settings=self._settings,
+                given=given,
+                seconds=seconds,
+                literal=True,
+            ).data
+        except GitError as error:
+            deadline.left()
+            raise SnapshotError(str(error)) from error
+
 
 _FILTERED = (b"filter", b"working-tree-encoding")
 _RESIZED = (b"text", b"crlf", b"eol", b"ident")

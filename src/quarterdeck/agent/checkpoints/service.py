@@ -16,8 +16,8 @@ from quarterdeck.wire.events import Event, Redone, Rewound
 from quarterdeck.wire.ids import SessionId, TurnId
 from quarterdeck.wire.tasks import start_task
 
-from ..footprint import footprint_of
 from ..ports import NO_TURN_WATCH, TurnWatch, make_snapshot_notice
+from ..tools.tool import footprint_of
 from .errors import NothingToUndoError
 
 if TYPE_CHECKING:

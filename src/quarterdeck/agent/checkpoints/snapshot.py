@@ -21,6 +21,7 @@ from quarterdeck.wire.events import Checkpointed, Event
 from quarterdeck.wire.ids import TurnId
 
 from ..ports import make_snapshot_notice
+from . import TREES, session_directory
 from .errors import SnapshotError
 from .file_state import (
     BlobStore,
@@ -31,9 +32,7 @@ from .file_state import (
     read_file_state,
     write_whole,
 )
-from .git import Deadline
-from .git_snapshot import ShadowRepository, TreeSnapshot
-from .storage import TREES, session_directory
+from .git_snapshot import Deadline, ShadowRepository, TreeSnapshot
 
 __all__ = ["PendingSnapshot", "TurnSnapshots"]
 

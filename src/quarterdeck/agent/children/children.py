@@ -16,9 +16,8 @@ from quarterdeck.wire.tasks import cancel_tasks, log_failure, start_task
 from ..limits import TurnLimits, TurnSpending
 from ..recovery import child_end_text
 from ..tools.tool import ToolError
-from .child import ChildAgent, ParentWatch, answer_in
+from .child import ChildAgent, ChildRequest, ParentWatch, RequestRelay, answer_in, open_child
 from .profile import DEFAULT, Profile, ProfileLibrary, part
-from .session_factory import ChildRequest, RequestRelay, open_child
 
 if TYPE_CHECKING:
     from quarterdeck.policy.modes import Mode

@@ -14,7 +14,7 @@ from quarterdeck.system.file_reader import read_regular_file
 from quarterdeck.wire.errors import QuarterdeckError
 
 from ..frontmatter import FrontMatter, read_front_matter
-from .folders import ProfileFolder
+from ..library.folders import ProfileFolder
 
 __all__ = [
     "DEFAULT",

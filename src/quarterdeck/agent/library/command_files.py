@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from quarterdeck.system.errors import OperatingSystemError
 from quarterdeck.wire.content import ContentBlock, text
 
-from ..commands.command import CommandSession, ExpandedCommand
-from ..frontmatter import FrontMatter
+from ..commands import CommandSession, ExpandedCommand
+from ..frontmatter import FrontMatter, LibraryFileError
 from .folders import LibraryFolder
-from .reader import LibraryFileError
 
 if TYPE_CHECKING:
     from ..tools.workspace import ToolWorkspace

@@ -1,11 +1,11 @@
-"""The folders in which a session's commands and skills are looked for."""
+"""The folders in which commands, skills and profiles of child agents are looked for."""
 
 from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["LibraryFolder", "library_folders"]
+__all__ = ["LibraryFolder", "ProfileFolder", "library_folders", "profile_folders"]
 
 
 class LibraryFolder(Struct, frozen=True, kw_only=True):
@@ -34,3 +34,20 @@ def library_folders(config: Path, project: Path | None) -> tuple[LibraryFolder, 
         LibraryFolder(path=project / ".agents" / "skills", holds="skills", owner="project"),
     )
     return theirs + own
+
+
+class ProfileFolder(Struct, frozen=True, kw_only=True):
+    """A directory with profiles."""
+
+    path: Path
+    claude: bool = False
+    """They are written for Claude Code."""
+
+
+def profile_folders(config: Path, project: Path | None) -> tuple[ProfileFolder, ...]:
+    """The directories that count, the strongest first; ``project``: None if it is not trusted."""
+    own = ProfileFolder(path=config / "profiles")
+    if project is None:
+        return (own,)
+    theirs = ProfileFolder(path=project / ".quarterdeck" / "profiles")
+    return (theirs, ProfileFolder(path=project / ".claude" / "agents", claude=True), own)

@@ -1,24 +1,29 @@
-"""Skills: folders with a ``SKILL.md`` that says how something is done."""
+"""Skills: folders with a ``SKILL.md``; and reading all that a session's folders hold."""
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quarterdeck.system.file_reader import read_regular_file
 from quarterdeck.wire.content import ContentBlock, text
 
-from ..commands.command import CommandSession, ExpandedCommand
-from ..frontmatter import FrontMatter
-from .command_files import fill_prompt
+from ..commands import Command, CommandSession, ExpandedCommand
+from ..frontmatter import FrontMatter, LibraryFileError, read_document
+from .command_files import fill_prompt, read_command
 from .folders import LibraryFolder
-from .reader import LibraryFileError
+
+if TYPE_CHECKING:
+    from ..tools.workspace import ToolWorkspace
 
 __all__ = [
+    "LibraryContents",
     "Skill",
     "list_skill_files",
+    "read_library",
     "read_skill",
     "read_skill_file",
     "skill_command",
@@ -146,3 +151,39 @@ def skill_command(skill: Skill) -> ExpandedCommand:
 async def _expand(skill: Skill, session: CommandSession, words: str) -> tuple[ContentBlock, ...]:
     files = await asyncio.to_thread(list_skill_files, skill)
     return (text(fill_prompt(skill_text(skill, files), words)),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryContents:
+    """What the shelves hold, the strongest first."""
+
+    commands: tuple[Command, ...]
+    skills: dict[str, Skill]
+    problems: tuple[str, ...]
+
+
+def read_library(
+    files: Mapping[LibraryFolder, tuple[Path, ...]], workspace: "ToolWorkspace"
+) -> LibraryContents:
+    """Read every file; never raises for what is in them."""
+    commands: list[tuple[int, Command]] = []
+    skills: dict[str, Skill] = {}
+    problems: list[str] = []
+    for shelf, paths in files.items():
+        rank = 0 if shelf.owner == "project" else 1
+        for path in paths:
+            try:
+                document = read_document(path)
+                if shelf.holds == "skills":
+                    skill = read_skill(path, document, shelf)
+                    skills.setdefault(skill.name, skill)
+                    commands.append((rank, skill_command(skill)))
+                else:
+                    command, ignored = read_command(path, document, shelf, workspace)
+                    commands.append((rank, command))
+                    problems += ignored
+            except LibraryFileError as error:
+                problems.append(f"{path} is skipped: {error}")
+    commands.sort(key=lambda pair: pair[0])  # stable: a project's before the user's
+    found = tuple(command for _, command in commands)
+    return LibraryContents(commands=found, skills=skills, problems=tuple(problems))

@@ -27,8 +27,8 @@ from quarterdeck.wire.rpc.frames import MALFORMED, Frame, LineSplitter, decode_f
 from quarterdeck.wire.rpc.stream import memory_pair
 from quarterdeck.wire.tasks import cancel_tasks, start_task
 
-from .argument_headers import header_value
 from .protocol import CANCELLED, INITIALIZED, Mirror
+from .tool_list import header_value
 
 __all__ = ["HttpTransport", "McpStatusError", "old_transport", "refusal_of"]
 

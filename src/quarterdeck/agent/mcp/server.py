@@ -1,4 +1,4 @@
-"""One server of a session, kept alive: started, listed, listed again, started anew when it dies."""
+"""One server of a session, kept alive: started, listed, restarted when it dies; or tried once."""
 
 import asyncio
 import logging
@@ -6,17 +6,27 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import msgspec
+from msgspec import Struct
+
 from quarterdeck.wire.errors import LinkError, RpcError
 from quarterdeck.wire.events import NoticePosted
 from quarterdeck.wire.tasks import race_tasks
 
 from ..tool_servers import ServerDefinition
-from .argument_headers import make_argument_headers
 from .client import McpClient, connect
 from .protocol import McpError, ProbeRefusedError, Transport, UnusableServerError
-from .tool_list import ToolList, read_tool_list
+from .tool_list import ToolList, make_argument_headers, read_tool_list
 
-__all__ = ["RestartPolicy", "ServerState", "SessionServer", "open_server"]
+__all__ = [
+    "RestartPolicy",
+    "ServerState",
+    "ServerTrial",
+    "SessionServer",
+    "TrialTool",
+    "open_server",
+    "try_server",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -348,3 +358,99 @@ if TYPE_CHECKING:
     from .tool import ToolOwner
 
     _lender: ToolOwner = cast("SessionServer", None)
+
+
+_BYTES_OF_TOKEN = 4
+
+
+class TrialTool(Struct, frozen=True, kw_only=True):
+    """A tool, and what it costs to show it to a model."""
+
+    name: str
+    """As its server has it."""
+    shown_as: str
+    """As the model sees it."""
+    tokens: int
+    """About so many, in every request."""
+
+
+class ServerTrial(Struct, frozen=True, kw_only=True):
+    """How it went."""
+
+    server: str
+    works: bool
+    reason: str | None = None
+    """Why it does not work, with the last words of its program."""
+    version: str | None = None
+    """The version of the protocol that was agreed on."""
+    program: str | None = None
+    """What the server calls itself."""
+    start_seconds: float | None = None
+    """Until its tools were known."""
+    tools: tuple[TrialTool, ...] = ()
+    problems: tuple[str, ...] = ()
+    """Why tools were left out."""
+
+    @property
+    def tokens(self) -> int:
+        """What all of its tools cost in every request, about."""
+        return sum(tool.tokens for tool in self.tools)
+
+
+async def try_server(
+    definition: ServerDefinition, *, roots: tuple[str, ...], environment: Mapping[str, str]
+) -> ServerTrial:
+    """Start a server, list its tools, end it. Never raises for what the server does."""
+    began = asyncio.get_running_loop().time()
+    limit = definition.start_timeout
+    try:
+        async with asyncio.timeout(limit):
+            return await _tried(definition, roots, environment, began)
+    except McpError as error:
+        return ServerTrial(server=definition.name, works=False, reason=str(error))
+    except TimeoutError as error:
+        known = "; ".join(getattr(error.__cause__, "__notes__", ()))
+        reason = f"it did not list its tools within {limit:g} s"
+        return ServerTrial(
+            server=definition.name, works=False, reason=f"{reason} ({known})" if known else reason
+        )
+
+
+async def _tried(
+    definition: ServerDefinition,
+    roots: tuple[str, ...],
+    environment: Mapping[str, str],
+    began: float,
+) -> ServerTrial:
+    try:
+        async with open_server(definition, roots=roots, environment=environment) as client:
+            return await _listed(definition, client, began)
+    except ProbeRefusedError:
+        async with open_server(
+            definition, roots=roots, environment=environment, may_probe=False
+        ) as client:
+            return await _listed(definition, client, began)
+
+
+async def _listed(definition: ServerDefinition, client: McpClient, began: float) -> ServerTrial:
+    listing = read_tool_list(definition, await client.tools())
+    return ServerTrial(
+        server=definition.name,
+        works=True,
+        version=client.agreement.version,
+        program=client.agreement.server or None,
+        start_seconds=round(asyncio.get_running_loop().time() - began, 3),
+        tools=_tools(listing),
+        problems=listing.problems,
+    )
+
+
+def _tools(listing: ToolList) -> tuple[TrialTool, ...]:
+    return tuple(
+        TrialTool(
+            name=tool.tool,
+            shown_as=tool.spec.name,
+            tokens=-(-len(msgspec.json.encode(tool.spec)) // _BYTES_OF_TOKEN),
+        )
+        for tool in listing.tools
+    )

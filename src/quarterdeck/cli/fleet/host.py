@@ -16,8 +16,7 @@ from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.terminal_text import count_noun
 
 from ..command_io import as_json_option, echo_json, echo_lines, with_fleet
-from ..output import echo
-from ..text_table import escape_controls, format_age
+from ..output import echo, escape_controls, format_age
 from .exit_codes import NO_HOST
 
 if TYPE_CHECKING:
@@ -45,9 +44,8 @@ def host() -> None:
 @click.option("--detached", is_flag=True, hidden=True)
 def run(idle: float | None, detached: bool) -> None:
     """Run the host in the foreground until SIGTERM or Ctrl-C, for example under systemd."""
-    from quarterdeck.fleet.host.lock import HostRunningError
-    from quarterdeck.fleet.host.log_file import log_to_file
-    from quarterdeck.fleet.host.paths import log_file
+    from quarterdeck.fleet.host.lock import HostRunningError, log_file
+    from quarterdeck.fleet.host.process import log_to_file
 
     places, environment = Places.find(), dict(os.environ)
     with log_to_file(log_file(places), environment):
@@ -65,7 +63,7 @@ async def _be_host(
     places: Places, environment: dict[str, str], idle: float | None, detached: bool
 ) -> str:
     from quarterdeck.config.loader import load_config
-    from quarterdeck.fleet.host.paths import log_file
+    from quarterdeck.fleet.host.lock import log_file
     from quarterdeck.fleet.host.process import open_local, run_host
 
     def ready() -> None:
@@ -126,7 +124,7 @@ def status(context: click.Context, as_json: bool) -> None:
 def stop(context: click.Context, timeout: float, force: bool, as_json: bool) -> None:
     """Stop the host; its agents are closed and can be resumed, its terminals end."""
     from quarterdeck.fleet.errors import NoHostError
-    from quarterdeck.fleet.host.shutdown import stop_host
+    from quarterdeck.fleet.host.launcher import stop_host
 
     try:
         pid = asyncio.run(stop_host(Places.find(), timeout=timeout, force=force))
@@ -148,7 +146,7 @@ def stop(context: click.Context, timeout: float, force: bool, as_json: bool) -> 
 @as_json_option
 def logs(lines: int, follow: bool, as_json: bool) -> None:
     """Show the host's own log."""
-    from quarterdeck.fleet.host.paths import log_file
+    from quarterdeck.fleet.host.lock import log_file
 
     path = log_file(Places.find())
     shown = _last_lines(path, lines)

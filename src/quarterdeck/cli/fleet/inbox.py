@@ -18,8 +18,7 @@ from quarterdeck.wire.permissions import option_of_kind
 from quarterdeck.wire.tool_calls import ContentItem, Diff
 
 from ..command_io import as_json_option, echo_json, with_fleet
-from ..output import echo
-from ..text_table import escape_controls, escape_to_line, format_age
+from ..output import echo, escape_controls, escape_to_line, format_age
 from .exit_codes import ANSWERED
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from ..command_io import (
     with_fleet,
 )
 from ..lazy_group import LazyCommand, LazyGroup
-from ..text_table import count, escape_controls, escape_to_line, format_age, table
+from ..output import count, escape_controls, escape_to_line, format_age, table
 
 if TYPE_CHECKING:
     from quarterdeck.agent.checkpoints.file_state import Manifest

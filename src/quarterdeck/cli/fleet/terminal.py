@@ -18,8 +18,7 @@ from ..command_io import (
     terminal_width,
     with_fleet,
 )
-from ..output import echo
-from ..text_table import escape_controls, format_age, table
+from ..output import echo, escape_controls, format_age, table
 from .exit_codes import ENDED_BADLY
 
 if TYPE_CHECKING:

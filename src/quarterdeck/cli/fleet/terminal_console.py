@@ -27,7 +27,7 @@ from quarterdeck.terminal.viewer_events import (
 )
 from quarterdeck.wire.tasks import race_tasks
 
-from ..text_table import count_columns, escape_to_line
+from ..output import count_columns, escape_to_line
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.api import FleetTerminals, TerminalInfo

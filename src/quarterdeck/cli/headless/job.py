@@ -23,8 +23,7 @@ from quarterdeck.wire.tasks import BackgroundTasks, start_task
 from ..output import write_notice
 from .answer_schema import AnswerSchema
 from .exit_codes import CANCELLED, ERROR, OK, exit_code, goal_code
-from .outputs import HeadlessOutput
-from .session import HeadlessResult, HeadlessSession
+from .outputs import HeadlessOutput, HeadlessResult, HeadlessSession
 
 if TYPE_CHECKING:
     from quarterdeck.agent.goals.state import GoalBudget

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from quarterdeck.config.places import Places
 from quarterdeck.policy.modes import Containment, SandboxState
-from quarterdeck.policy.shell.variables import is_harmless_assignment
+from quarterdeck.policy.shell.wrappers import is_harmless_assignment
 from quarterdeck.system.api import CommandSpec, ProcessExit, Terminal
 from quarterdeck.system.errors import (
     CommandNotFoundError,

@@ -19,13 +19,13 @@ from . import codex_files
 from .codex_files import (
     IndexedSession,
     Rollout,
+    can_unpack,
     current_rollouts,
     find_rollouts,
     open_rollout,
     rollout_lineage,
 )
 from .codex_items import CodexItemReader, said_by_person
-from .errors import HistoryUnreadableError
 from .files import (
     ReadBudget,
     decode_json,
@@ -38,7 +38,7 @@ from .files import (
     read_json,
 )
 from .reader import HistoryEvent, HistorySession, ReadTally
-from .zstandard import can_unpack
+from .session import HistoryUnreadableError
 
 __all__ = ["CodexHistory"]
 

@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
-from .errors import HistoryLockedError, HistoryUnreadableError
 from .files import open_plain
+from .session import HistoryLockedError, HistoryUnreadableError
 
 __all__ = ["open_database"]
 

@@ -13,7 +13,7 @@ from typing import IO, Any, cast
 
 import msgspec
 
-from .errors import HistoryUnreadableError
+from .session import HistoryUnreadableError
 
 __all__ = [
     "LONGEST_LINE",

@@ -5,14 +5,32 @@ Before whole sessions were stored, a project's ``logs.json`` has the prompts.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from quarterdeck.wire.content import text
-from quarterdeck.wire.events import NoticePosted
+from quarterdeck.wire.content import ContentBlock, ImageContent, text
+from quarterdeck.wire.events import (
+    CompactionChanged,
+    NoticePosted,
+    SessionChanged,
+    ToolCallEnded,
+    ToolCallStarted,
+)
+from quarterdeck.wire.ids import CompactionId, ToolCallId
+from quarterdeck.wire.tool_calls import Diff, ToolCallContent, ToolCallEnd, ToolCallLocation
+from quarterdeck.wire.usage import TokenUsage
 
-from ..foreign_json import as_list, as_map, as_text
+from ..foreign_json import (
+    as_list,
+    as_map,
+    as_number,
+    as_text,
+    message,
+    output_content,
+    thought,
+    tool_kind,
+)
 from .files import (
     FoundFile,
     ReadBudget,
@@ -28,11 +46,224 @@ from .files import (
     parse_time,
     read_json,
 )
-from .gemini_messages import GeminiMessageReader, said_by_person
 from .reader import HistoryEvent, HistorySession, ReadTally
 from .turn_builder import TurnBuilder
 
-__all__ = ["LOGS", "GeminiHistory", "logged_sessions", "read_logged"]
+__all__ = [
+    "LOGS",
+    "GeminiHistory",
+    "GeminiMessageReader",
+    "logged_sessions",
+    "read_logged",
+    "said_by_person",
+]
+
+_CONTEXT = ("<session_context>", "This is the Gemini CLI. We are setting up the context")
+_SNAPSHOT = "<state_snapshot>"
+_ENDS: dict[str, ToolCallEnd] = {"success": "completed", "cancelled": "cancelled"}
+_TITLE = 200
+
+
+def said_by_person(one: Mapping[str, Any]) -> str:
+    """What a person said in a message; empty if it is none of that."""
+    if one.get("type") != "user":
+        return ""
+    text = "\n".join(as_text(part.get("text")) for part in _parts(one) if part.get("text"))
+    return "" if text.lstrip().startswith((*_CONTEXT, _SNAPSHOT)) else text
+
+
+def _parts(one: Mapping[str, Any]) -> "list[Mapping[str, Any]]":
+    content = one.get("content")
+    if isinstance(content, str):
+        return [{"text": content}]
+    if alone := as_map(content):
+        return [alone]
+    return [{"text": part} if isinstance(part, str) else as_map(part) for part in as_list(content)]
+
+
+class GeminiMessageReader:
+    """One reading of one session."""
+
+    def __init__(self, id_: str, tally: ReadTally) -> None:
+        self._turns = TurnBuilder("gemini", id_)
+        self._tally = tally
+        self._known: set[str] = set()
+        self._growing: Mapping[str, Any] | None = None
+        """The last message; it may be written again with more in it."""
+        self._model = ""
+        self._compactions = 0
+
+    def entry(self, entry: Mapping[str, Any]) -> Iterator[HistoryEvent]:
+        """What a line of the newer form tells."""
+        if "$set" in entry:
+            for one in map(as_map, as_list(as_map(entry["$set"]).get("messages"))):
+                id_ = as_text(one.get("id"))
+                if id_ not in self._known and not id_.endswith("_response"):
+                    yield from self._next(one)
+        elif "$rewindTo" in entry:
+            yield from self._flush()
+            went = NoticePosted(title="The person went back to an earlier message")
+            yield from self._turns.outside(went, None)
+        elif isinstance(entry.get("id"), str) and "type" in entry:
+            yield from self._next(entry)
+        elif "sessionId" not in entry:
+            self._tally.note_unknown(next(iter(entry), ""))
+
+    def _next(self, one: Mapping[str, Any]) -> Iterator[HistoryEvent]:
+        id_ = as_text(one.get("id"))
+        if self._growing is not None and as_text(self._growing.get("id")) == id_:
+            self._growing = one
+            return
+        yield from self._flush()
+        if id_ not in self._known:
+            self._known.add(id_)
+            self._growing = one
+
+    def _flush(self) -> Iterator[HistoryEvent]:
+        growing, self._growing = self._growing, None
+        if growing is not None:
+            yield from self.message(growing)
+
+    def finish(self) -> Iterator[HistoryEvent]:
+        """What is left at the end of the file."""
+        yield from self._flush()
+        yield from self._turns.end()
+
+    def message(self, one: Mapping[str, Any]) -> Iterator[HistoryEvent]:
+        """What a whole message tells."""
+        time = parse_time(one.get("timestamp")) or None
+        match as_text(one.get("type")):
+            case "user":
+                yield from self._user(one, time)
+            case "gemini" | "model":
+                yield from self._answer(one, time)
+            case "info" | "warning" | "error" as severity:
+                text = "\n".join(as_text(part.get("text")) for part in _parts(one))
+                if severity == "error":
+                    self._turns.stop("failed", text or None)
+                yield from self._turns.tell(
+                    NoticePosted(title=text or severity, severity=severity), time
+                )
+            case kind:
+                self._tally.note_unknown(kind)
+
+    def _user(self, one: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
+        parts = _parts(one)
+        for answer in (as_map(part.get("functionResponse")) for part in parts):
+            if answer:
+                yield from self._turns.tell(_answered(answer), time)
+        first = as_text(parts[0].get("text")).lstrip() if parts else ""
+        if first.startswith(_SNAPSHOT):
+            yield from self._compacted(first, time)
+        elif (content := list(_content(parts))) and not first.startswith(_CONTEXT):
+            yield from self._turns.prompt(content, time, as_text(one.get("id")))
+
+    def _answer(self, one: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
+        model = as_text(one.get("model"))
+        if model and model != self._model:
+            self._model = model
+            yield from self._turns.outside(SessionChanged(model=model), time)
+        thoughts = map(as_map, as_list(one.get("thoughts")))
+        if text := "".join(map(_thought, thoughts)):
+            yield from self._turns.tell(thought(text, self._turns.message()), time)
+        parts = _parts(one)
+        if text := "".join(as_text(part.get("text")) for part in parts if not part.get("thought")):
+            yield from self._turns.tell(message(text, self._turns.message()), time)
+        for part in parts:
+            if called := as_map(part.get("functionCall")):
+                yield from self._turns.tell(_called(called), time)
+        for call in map(as_map, as_list(one.get("toolCalls"))):
+            for event in _call(call):
+                yield from self._turns.tell(event, parse_time(call.get("timestamp")) or time)
+        if tokens := as_map(one.get("tokens")):
+            self._turns.spend(_usage(tokens))
+
+    def _compacted(self, summary: str, time: int | None) -> Iterator[HistoryEvent]:
+        self._compactions += 1
+        name = CompactionId(f"cmp_{self._compactions}")
+        begun = CompactionChanged(compaction=name, status="in_progress")
+        done = CompactionChanged(compaction=name, status="completed", summary=summary)
+        for event in (begun, done):
+            yield from self._turns.outside(event, time)
+
+
+def _thought(data: Mapping[str, Any]) -> str:
+    subject, rest = as_text(data.get("subject")), as_text(data.get("description"))
+    return f"**{subject}**\n{rest}\n" if subject else rest
+
+
+def _content(parts: Iterable[Mapping[str, Any]]) -> Iterator[ContentBlock]:
+    for part in parts:
+        data = as_map(part.get("inlineData"))
+        if said := as_text(part.get("text")):
+            yield text(said)
+        elif as_text(data.get("data")) and as_text(data.get("mimeType")).startswith("image/"):
+            yield ImageContent(data=data["data"], mime_type=data["mimeType"])
+
+
+def _called(call: Mapping[str, Any]) -> ToolCallStarted:
+    """A call, of a message's ``toolCalls`` or of a part."""
+    name, given = as_text(call.get("name")), as_map(call.get("args"))
+    path = as_text(given.get("file_path")) or as_text(given.get("absolute_path"))
+    about = as_text(given.get("command")) or path or as_text(call.get("description"))
+    title = about if given.get("command") else f"{name} {about}".strip()
+    return ToolCallStarted(
+        call=ToolCallId(as_text(call.get("id")) or "unnamed"),
+        title=title if len(title) <= _TITLE else title[: _TITLE - 1] + "…",
+        name=name or None,
+        kind=tool_kind(name),
+        status="in_progress",
+        locations=(ToolCallLocation(path=path),) if path else (),
+        raw_input=dict(given),
+    )
+
+
+def _call(call: Mapping[str, Any]) -> Iterator[ToolCallStarted | ToolCallEnded]:
+    yield _called(call)
+    results = [as_map(as_map(one).get("functionResponse")) for one in as_list(call.get("result"))]
+    output = "\n".join(_output(one) for one in results)
+    status = _ENDS.get(as_text(call.get("status")), "failed")
+    display = as_map(call.get("resultDisplay"))
+    content: tuple[ToolCallContent, ...] = output_content(
+        as_text(call.get("resultDisplay")) or output
+    )
+    path, new = as_text(display.get("filePath")), display.get("newContent")
+    if path and isinstance(new, str):
+        old = as_text(display.get("originalContent")) or None
+        content = (Diff(path=path, old_text=old, new_text=new),)
+    yield ToolCallEnded(
+        call=ToolCallId(as_text(call.get("id")) or "unnamed"),
+        status=status,
+        reason=output[:1_000] or None if status != "completed" else None,
+        content=content,
+    )
+
+
+def _answered(answer: Mapping[str, Any]) -> ToolCallEnded:
+    failed = bool(as_map(answer.get("response")).get("error"))
+    output = _output(answer)
+    return ToolCallEnded(
+        call=ToolCallId(as_text(answer.get("id")) or "unnamed"),
+        status="failed" if failed else "completed",
+        reason=output[:1_000] or None if failed else None,
+        content=output_content(output),
+    )
+
+
+def _output(answer: Mapping[str, Any]) -> str:
+    response = as_map(answer.get("response"))
+    return as_text(response.get("output")) or as_text(response.get("error"))
+
+
+def _usage(tokens: Mapping[str, Any]) -> TokenUsage:
+    thinking = as_number(tokens.get("thoughts"))
+    return TokenUsage(
+        input=as_number(tokens.get("input")) + as_number(tokens.get("tool")),
+        output=as_number(tokens.get("output")) + thinking,
+        cached=as_number(tokens.get("cached")),
+        thought=thinking,
+    )
+
 
 LOGS = "logs.json"
 _LISTED = 1 << 20
@@ -135,9 +366,9 @@ class GeminiHistory:
                 pass  # to say why it cannot be opened
             whole = as_map(read_json(path))
             tally.corrupt += not whole
-            for message in map(as_map, as_list(whole.get("messages"))):
+            for one in map(as_map, as_list(whole.get("messages"))):
                 tally.lines += 1
-                yield from reading.message(message)
+                yield from reading.message(one)
         else:
             with open_plain(path) as file:
                 for entry in json_lines(file, tally):
@@ -203,8 +434,8 @@ def _look(file: FoundFile, budget: ReadBudget) -> tuple[str, int, str, str]:
         id_ = id_ or as_text(entry.get("sessionId"))
         kind = kind or as_text(entry.get("kind"))
         started = started or parse_time(entry.get("startTime"))
-        for message in (entry, *_set_messages(entry)):
-            title = title or said_by_person(message)
+        for one in (entry, *_set_messages(entry)):
+            title = title or said_by_person(one)
         if (id_ and title) or kind == "subagent":
             break
     return id_, started, title, kind

@@ -14,9 +14,9 @@ from quarterdeck.wire.usage import TokenUsage
 
 from ..foreign_json import as_list, as_map, as_number, as_text, message, thought
 from .databases import open_database
-from .errors import HistoryUnreadableError
 from .files import ReadBudget, decode_json, is_same_place, make_title
 from .reader import HistoryEvent, HistorySession, ReadTally
+from .session import HistoryUnreadableError
 from .turn_builder import TurnBuilder, call_ended, call_started, content_of, text_of_parts
 
 __all__ = ["GooseHistory"]

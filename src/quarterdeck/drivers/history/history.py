@@ -1,4 +1,4 @@
-"""The past of every agent whose files we can read, behind one object; files are read in threads."""
+"""The stored sessions of every agent that we can read, and where each agent keeps them."""
 
 import asyncio
 import shlex
@@ -8,28 +8,81 @@ from itertools import islice
 from pathlib import Path
 
 from quarterdeck.wire.content import TextContent
+from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import Event, MessageChunk, Prompted, ToolCallStarted
 
 from .claude import ClaudeHistory
 from .codex import CodexHistory
-from .errors import (
-    AmbiguousHistorySessionError,
-    HistoryError,
-    HistoryIncompleteError,
-    NoHistorySessionError,
-)
 from .files import ReadBudget
 from .gemini import GeminiHistory
 from .goose import GooseHistory
-from .homes import AgentHomes
 from .kimi import KimiHistory
 from .opencode import OpencodeHistory
 from .pi import PiHistory
 from .qwen import QwenHistory
 from .reader import HistoryEvent, HistoryReader, HistorySession, ReadTally
+from .session import (
+    AmbiguousHistorySessionError,
+    HistoryError,
+    HistoryIncompleteError,
+    NoHistorySessionError,
+)
 from .vibe import VibeHistory
 
-__all__ = ["AGENTS", "AgentHistory", "HistoryHit", "HistoryListing"]
+__all__ = ["AGENTS", "VARIABLES", "AgentHistory", "AgentHomes", "HistoryHit", "HistoryListing"]
+
+VARIABLES = (
+    *("HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_DATA_HOME"),
+    *("KIMI_CODE_HOME", "PI_CODING_AGENT_DIR", "QWEN_HOME", "VIBE_HOME"),
+)
+"""The variables that count; none of them holds a secret."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentHomes:
+    """The directories of the agents. Absolute; none needs to exist."""
+
+    claude: Path
+    codex: Path
+    gemini: Path
+    opencode: Path
+    goose: Path
+    kimi: Path
+    pi: Path
+    qwen: Path
+    vibe: Path
+
+    @classmethod
+    def find(cls, environment: Mapping[str, str]) -> "AgentHomes":
+        """Tell them from an environment; touches no file.
+
+        Raises:
+            QuarterdeckError: it names no home directory.
+        """
+        given = environment.get("HOME", "")
+        if not given:
+            raise QuarterdeckError("no home directory is known; set HOME to a directory")
+        home = Path(given).absolute()
+        told = environment.get("XDG_DATA_HOME", "")
+        data = Path(told) if told.startswith("/") else home / ".local" / "share"
+        gemini = environment.get("GEMINI_CLI_HOME", "")
+        return cls(
+            claude=_given(environment, "CLAUDE_CONFIG_DIR", home / ".claude"),
+            codex=_given(environment, "CODEX_HOME", home / ".codex"),
+            gemini=(Path(gemini).absolute() if gemini else home) / ".gemini",
+            opencode=data / "opencode",
+            goose=data / "goose",
+            kimi=_given(environment, "KIMI_CODE_HOME", home / ".kimi-code"),
+            pi=_given(environment, "PI_CODING_AGENT_DIR", home / ".pi" / "agent"),
+            qwen=_given(environment, "QWEN_HOME", home / ".qwen"),
+            vibe=_given(environment, "VIBE_HOME", home / ".vibe"),
+        )
+
+
+def _given(environment: Mapping[str, str], variable: str, usual: Path) -> Path:
+    told = environment.get(variable, "")
+    return Path(told).absolute() if told else usual
+
 
 AGENTS = ("claude", "codex", "gemini", "opencode", "goose", "kimi", "pi", "qwen", "vibe")
 """Whose sessions can be read."""

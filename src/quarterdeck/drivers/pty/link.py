@@ -36,9 +36,9 @@ from ..link import (
 )
 from ..pipe.oneshot_link import plain_text
 from .conversation import PtyConversation
+from .events import TurnTextFinder
 from .patterns import TerminalPatterns, load_patterns, parse_patterns
 from .reader import TerminalReader, TerminalReading, TerminalWatcher
-from .turn_text import TurnTextFinder
 
 __all__ = ["TRANSPORT", "PtyLink", "command_words"]
 

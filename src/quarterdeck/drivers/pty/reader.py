@@ -1,10 +1,15 @@
-"""Reads an agent's terminal: its state, its request, and the wait for the next change."""
+"""Reads an agent's terminal: its state, its request and what that is about, the next change.
+
+A screen breaks long lines and leaves parts out. A path or a command that may be another than the
+one that is shown is not certain, and what is not certain no rule and no mode may allow.
+"""
 
 import asyncio
 import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from quarterdeck.terminal.emulator import Color, Emulator, GridRow
 from quarterdeck.terminal.headless_terminal import HeadlessTerminal
@@ -12,8 +17,7 @@ from quarterdeck.wire.errors import LinkBrokenError, LinkEndedError, LinkError
 from quarterdeck.wire.permissions import PermissionKind, PermissionOption
 from quarterdeck.wire.tool_calls import ToolKind
 
-from .patterns import StatePattern, TerminalPatterns, TerminalState
-from .subjects import is_certain, named_files
+from .patterns import RequestPatterns, StatePattern, TerminalPatterns, TerminalState
 
 __all__ = [
     "RequestChoice",
@@ -21,7 +25,48 @@ __all__ = [
     "TerminalReading",
     "TerminalRequest",
     "TerminalWatcher",
+    "is_certain",
+    "named_files",
 ]
+
+_AROUND = 16
+"""Columns that frames and margins take at the most."""
+
+
+def named_files(asking: RequestPatterns, shown: str) -> tuple[str, ...]:
+    """The files that a request to edit names; none if one of them is not shown for certain.
+
+    ``shown``: what the patterns of ``asking.files`` are for.
+    """
+    for pattern in asking.files:
+        found = [one["path"].strip(" ") for one in re.finditer(pattern, shown, re.MULTILINE)]
+        if found:
+            whole = [path for path in found if path and "\n" not in path]
+            is_cut = any(re.search(asking.hidden, path) for path in whole)
+            return () if is_cut or len(whole) < len(found) else tuple(whole)
+    return ()
+
+
+def is_certain(asking: RequestPatterns, command: str, columns: int) -> bool:
+    """Whether a command is there, whole, and its lines are lines of it and not of the screen."""
+    if not command.strip() or re.search(asking.hidden, command):
+        return False
+    width = columns - _AROUND
+    return not any(_may_be_one(above, below, width) for above, below in pairwise(_rows(command)))
+
+
+def _rows(command: str) -> Sequence[str]:
+    return [line for line in command.split("\n") if line.strip()]
+
+
+def _may_be_one(above: str, below: str, width: int) -> bool:
+    """Whether the screen may have broken a line there: the next word had no room."""
+    return _cells(above) + 1 + _cells(below.split()[0]) > width
+
+
+def _cells(text: str) -> int:
+    return sum(1 if char.isascii() else 2 for char in text)
+
 
 _MOST_ROWS = 80
 """Rows from the end that a pattern may span."""

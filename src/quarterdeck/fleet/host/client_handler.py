@@ -19,7 +19,6 @@ from quarterdeck.wire.tasks import start_task
 
 from ..api import Fleet, FleetStatus, WorkbenchRegistration
 from ..errors import FleetLimitError, HostError, HostVersionError, WorkbenchRefusedError
-from .error_codec import encode_error
 from .methods import (
     ATTACH_SCREEN,
     DETACH_SCREEN,
@@ -52,6 +51,7 @@ from .methods import (
     Unfollow,
     WatchTerminalResult,
     Welcome,
+    encode_error,
     find_request,
 )
 from .peer_credentials import PeerCredentials

@@ -1,28 +1,34 @@
-"""Connects to the host that runs, or starts one."""
+"""Connects to the host that runs, starts one, or stops one from outside."""
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+from msgspec import Raw
 
 from quarterdeck.config.places import Places, make_private
-from quarterdeck.wire.errors import LinkBrokenError
-from quarterdeck.wire.rpc import ByteStream, connect_unix
+from quarterdeck.wire.errors import LinkBrokenError, LinkError
+from quarterdeck.wire.rpc import ByteStream, MethodNotFoundError, Peer, RequestContext, connect_unix
 
 from ..errors import HostError, NoHostError
-from .lock import holder
-from .paths import lock_file, log_file, socket_path
+from .lock import holder, lock_file, log_file, socket_path
+from .methods import STOP
 from .peer_credentials import read_peer_credentials
 
 __all__ = [
     "START_SECONDS",
+    "STOP_SECONDS",
     "Launcher",
     "dial_host",
     "ensure_host",
     "is_host_running",
     "launch_host",
+    "stop_host",
 ]
 
 
@@ -158,3 +164,68 @@ def _last_lines(places: Places) -> list[str]:
     except OSError:
         return ["  (nothing)"]
     return [f"  {line}" for line in lines[-_SHOWN_LINES:]]
+
+
+STOP_SECONDS = 30.0
+"""How long a host may take to close its agents."""
+_STOP_PAUSE = 0.05
+
+
+class _Silent:
+    """Answers nothing: the host asks nothing."""
+
+    async def on_request(self, method: str, params: Raw | None, context: RequestContext) -> Any:
+        raise MethodNotFoundError(method)
+
+    def on_notification(self, method: str, params: Raw | None) -> None:
+        raise MethodNotFoundError(method)
+
+
+async def stop_host(
+    places: Places, *, timeout: float = STOP_SECONDS, force: bool = False
+) -> int | None:
+    """Ask the host to end and wait until it is gone; returns the id of its process.
+
+    It closes its agents first, so that they can be resumed. ``force`` kills a host that is not
+    gone in time; its agents end with it.
+
+    Raises:
+        NoHostError: none is running.
+        HostError: it is not gone in time.
+    """
+    stream = await dial_host(places)
+    pid = read_peer_credentials(stream).pid
+    try:
+        async with asyncio.timeout(timeout):
+            async with Peer(stream, _Silent(), name="the host") as peer:
+                with suppress(LinkError):  # it may be gone before it has answered
+                    await peer.request(STOP.name, {})
+            await _gone(places, pid)
+    except TimeoutError:
+        await _give_up(places, pid, timeout, force)
+    return pid
+
+
+async def _gone(places: Places, pid: int | None) -> None:
+    """Wait until that process is no host any more; another one may be by then."""
+    while True:
+        is_there, told = await asyncio.to_thread(holder, lock_file(places))
+        if not is_there or (told is not None and told.pid != pid):
+            return
+        await asyncio.sleep(_STOP_PAUSE)
+
+
+async def _give_up(places: Places, pid: int | None, timeout: float, force: bool) -> None:
+    if not force or pid is None:
+        raise HostError(
+            f"the host (process {pid or 'unknown'}) has not ended within {timeout:.0f} s; "
+            "`quarterdeck host stop --force` kills it and its agents"
+        )
+    # The id is that of whoever listens at the socket now, not one that was written down once.
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    try:
+        async with asyncio.timeout(timeout):
+            await _gone(places, pid)
+    except TimeoutError:
+        raise NoHostError(f"process {pid} was killed, yet the host's lock is held") from None

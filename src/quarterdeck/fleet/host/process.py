@@ -1,26 +1,95 @@
-"""The life of a host: become the one, open the fleet, serve it, leave in good order."""
+"""The life of a host: become the one, open the fleet, serve it, stop in order; its log file."""
 
 import asyncio
 import logging
+import logging.handlers
 import os
+import queue
 import signal
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TypeAlias
 
 from quarterdeck import __version__
-from quarterdeck.config.places import Places
+from quarterdeck.config.places import Places, make_private
 from quarterdeck.config.schema import NotificationSettings
 from quarterdeck.wire.clock import read_wall_clock
+from quarterdeck.wire.redaction import mask_secrets
 from quarterdeck.wire.tasks import run_beside
 
 from ..api import Fleet
-from .lock import HostLock, LockHolder
-from .paths import lock_file, socket_path
+from .lock import HostLock, LockHolder, lock_file, socket_path
 from .server import FleetServer
 
-__all__ = ["IDLE_SECONDS", "OpenFleet", "open_local", "run_host"]
+__all__ = [
+    "FILES",
+    "FILE_BYTES",
+    "IDLE_SECONDS",
+    "OpenFleet",
+    "log_to_file",
+    "open_local",
+    "run_host",
+]
+
+FILE_BYTES = 1_000_000
+FILES = 3
+"""Old files that are kept."""
+_MOST_WAITING = 10_000
+
+
+class _Masked(logging.Formatter):
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        self._environment = environment
+
+    def format(self, record: logging.LogRecord) -> str:
+        return mask_secrets(super().format(record), self._environment)
+
+
+class _Queue(logging.handlers.QueueHandler):
+    def enqueue(self, record: logging.LogRecord) -> None:
+        # A disk that hangs must not hang the host; what does not fit is lost.
+        try:
+            self.queue.put_nowait(record)
+        except queue.Full:
+            return
+
+
+class _PrivateFile(logging.handlers.RotatingFileHandler):
+    def _open(self) -> TextIOWrapper:
+        def opener(path: str, flags: int) -> int:
+            return os.open(path, flags, 0o600)
+
+        file = open(self.baseFilename, "ab", opener=opener)  # noqa: SIM115 - the handler closes it
+        return TextIOWrapper(file, self.encoding, self.errors, line_buffering=True)
+
+
+@contextmanager
+def log_to_file(path: Path, environment: Mapping[str, str]) -> Generator[None]:
+    """Write all logs of this process to ``path``. Blocks on files: enter it outside of a loop."""
+    make_private(path.parent)
+    file = _PrivateFile(
+        path, maxBytes=FILE_BYTES, backupCount=FILES, encoding="utf-8", errors="backslashreplace"
+    )
+    file.setFormatter(_Masked(environment))
+    waiting: queue.Queue[logging.LogRecord] = queue.Queue(_MOST_WAITING)
+    handler = _Queue(waiting)
+    listener = logging.handlers.QueueListener(waiting, file)
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    listener.start()
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+        listener.stop()
+        file.close()
+
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +197,7 @@ def _signals(stopping: _Stopping) -> Generator[None]:
 async def _notify(fleet: Fleet, settings: NotificationSettings | None) -> None:
     if settings is None or not (settings.desktop or settings.command):
         return
-    from ..notifier import Notifier, tellers
+    from ..notifications import Notifier, tellers
 
     await Notifier(fleet, settings, tellers(settings)).run()
 

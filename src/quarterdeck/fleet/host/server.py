@@ -13,7 +13,7 @@ from quarterdeck.wire.tasks import race_tasks
 
 from ..api import Fleet
 from .client_handler import ClientHandler, PendingChanges, SharedHostState
-from .paths import make_socket_directory
+from .lock import make_socket_directory
 from .peer_credentials import PeerCredentials, read_peer_credentials
 
 __all__ = ["GREETING_SECONDS", "LIMITS", "FleetServer"]

@@ -11,9 +11,8 @@ from quarterdeck.wire.ids import RequestId, SessionId, new_request_id
 
 from ..errors import AgentNotReadyError, NotAChildError
 from ..names import normalize_name
-from .agent_messages import deliver_message
 from .tool import FleetTool, FleetToolResult, failed_result
-from .tool_context import FleetToolContext
+from .tool_context import FleetToolContext, deliver_message
 
 __all__ = ["CHILD_TOOLS", "PEER_TOOLS"]
 

@@ -16,10 +16,9 @@ from ..api import AgentInfo, SpawnOptions
 from ..errors import NotAChildError
 from ..permissions.delegation import check_agent_limits, narrow_options
 from ..projections import OpenRequest
-from .agent_messages import collect_messages, deliver_message
 from .agent_text import describe_agent, list_agent_facts
 from .tool import FleetTool, FleetToolResult, failed_result
-from .tool_context import FleetToolContext, is_done, is_notice
+from .tool_context import FleetToolContext, collect_messages, deliver_message, is_done, is_notice
 from .transcript import last_words, read_page
 
 __all__ = ["LEAD_TOOLS", "WaitForArguments", "wait_for"]

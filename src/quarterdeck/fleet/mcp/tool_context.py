@@ -1,5 +1,4 @@
-"""The context of a fleet tool call: the calling agent, what it may reach, and completion
-notices.
+"""The context of a fleet tool call: the calling agent, its reach, messages and notices.
 
 A notice is a prompt: it wakes a lead that is idle and waits for one that works. A lead gets no
 notice about a result that ``wait_for`` returned or an end that it caused itself.
@@ -9,14 +8,14 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from quarterdeck.journal import JournalClosedError
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import QuarterdeckError
-from quarterdeck.wire.ids import RequestId, SessionId
+from quarterdeck.wire.ids import MessageId, RequestId, SessionId
 from quarterdeck.wire.tasks import start_task
 
 from ..agent_entry import AgentEntry
@@ -25,10 +24,25 @@ from ..errors import NoSuchAgentError, NotAChildError
 from ..inbox import AgentQuestions
 from ..live_index import LiveIndex
 from ..permissions.delegation import DelegationLimits, find_child
-from .agent_text import NOT_A_PERSON, describe_agent, frame_agent_message
+from .agent_text import (
+    NOT_A_PERSON,
+    AgentMessageKind,
+    describe_agent,
+    extract_prompt_text,
+    frame_agent_message,
+)
 from .transcript import last_words
 
-__all__ = ["CompletionNotices", "FleetToolContext", "FleetToolServices", "is_done", "is_notice"]
+__all__ = [
+    "CompletionNotices",
+    "DeliveredMessage",
+    "FleetToolContext",
+    "FleetToolServices",
+    "collect_messages",
+    "deliver_message",
+    "is_done",
+    "is_notice",
+]
 
 log = logging.getLogger(__name__)
 
@@ -170,3 +184,47 @@ class FleetToolContext:
     def seconds(self, wanted: float | None, usual: float) -> float:
         """How long to wait: what was asked for, as far as the agent itself waits for us."""
         return max(0.0, min(usual if wanted is None else wanted, self.patience))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveredMessage:
+    """Words of an agent that waited for another."""
+
+    sender: SessionId
+    words: str
+    """Wrapped."""
+
+
+async def deliver_message(
+    seat: FleetToolContext,
+    to: SessionId,
+    kind: AgentMessageKind,
+    words: str,
+    *,
+    request: str | None = None,
+    hint: str = "",
+) -> MessageId:
+    """Give another agent a prompt that shows who wrote it.
+
+    Raises:
+        AgentNotReadyError: it is not live.
+    """
+    framed = frame_agent_message(seat.entry.name, kind, words, request=request)
+    told = "\n\n".join(filter(None, (NOT_A_PERSON, framed, hint)))
+    return await seat.fleet.send(to, (text(told),), origin="agent", sender=seat.session)
+
+
+async def collect_messages(
+    seat: FleetToolContext, senders: Collection[SessionId]
+) -> list[DeliveredMessage]:
+    """Take what waits for this agent from these; what is taken here is not prompted later."""
+    info = await seat.fleet.agent(seat.session)
+    letters: list[DeliveredMessage] = []
+    for queued in info.queue:
+        if queued.origin != "agent" or queued.sender not in senders or queued.sender is None:
+            continue
+        if await seat.fleet.edit(seat.session, queued.message, None):
+            letters.append(
+                DeliveredMessage(sender=queued.sender, words=extract_prompt_text(queued.content))
+            )
+    return letters

@@ -10,8 +10,7 @@ import msgspec
 from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal
 from quarterdeck.policy.gate import Gate
-from quarterdeck.policy.grant_store import GrantStore
-from quarterdeck.policy.grants import Grant
+from quarterdeck.policy.grants import Grant, GrantStore
 from quarterdeck.wire.events import GrantRevoked, PermissionAnswered, PermissionAsked, SessionEnded
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.permissions import Decider

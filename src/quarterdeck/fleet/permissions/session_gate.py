@@ -6,7 +6,7 @@ from quarterdeck.agent.environment import prepare_environment, rules_of, session
 from quarterdeck.config.places import Places
 from quarterdeck.policy.foreign_calls import CallContext
 from quarterdeck.policy.gate import Gate
-from quarterdeck.policy.grant_store import GrantStore
+from quarterdeck.policy.grants import GrantStore
 from quarterdeck.policy.modes import Mode
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.session_options import SessionOptions

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from quarterdeck.drivers.history.errors import NoHistorySessionError
 from quarterdeck.drivers.history.history import AgentHistory
 from quarterdeck.drivers.history.reader import HistoryEvent, HistorySession, ReadTally
+from quarterdeck.drivers.history.session import NoHistorySessionError
 from quarterdeck.drivers.history.turn_builder import derive_session_id
 from quarterdeck.journal import Journal
 from quarterdeck.wire.events import (

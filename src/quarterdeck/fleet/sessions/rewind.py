@@ -7,9 +7,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from quarterdeck.agent.checkpoints import delete_checkpoints
 from quarterdeck.agent.checkpoints.file_state import BlobStore
 from quarterdeck.agent.checkpoints.snapshot import TurnSnapshots
-from quarterdeck.agent.checkpoints.storage import delete_checkpoints
 from quarterdeck.agent.checkpoints.turn_history import TurnHistory
 from quarterdeck.agent.session_store import NoSuchSessionError
 from quarterdeck.config.places import Places

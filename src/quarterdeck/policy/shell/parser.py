@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from .collector import LineCollector, split_roughly
 from .command_line import FED_FILE, CommandLine, Redirect, ShellWord, read_word, unknown_word
 from .syntax_nodes import LEAVES, TOKENS, TRANSPARENT, holds
-from .variables import is_harmless_assignment, is_harmless_name
+from .wrappers import is_harmless_assignment, is_harmless_name
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node

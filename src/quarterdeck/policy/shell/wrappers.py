@@ -1,4 +1,4 @@
-"""Commands that run other commands.
+"""Commands that run other commands, and variables that change which program runs.
 
 Where a wrapper's options are all known, one looks through it: ``timeout 5 pytest`` is judged as
 ``pytest``. Where they are not, it is opaque: what it runs cannot be known, and everything that it
@@ -13,7 +13,6 @@ import re
 from msgspec import Struct
 
 from .command_line import FED_FILE, ShellCommand, ShellWord, Wrapping, literal_word, unknown_word
-from .variables import is_harmless_assignment
 
 __all__ = [
     "ALL_SHELLS",
@@ -21,10 +20,61 @@ __all__ = [
     "RUNNERS",
     "SHELLS",
     "Unwrapped",
+    "is_harmless_assignment",
+    "is_harmless_name",
     "reads_program",
     "runs_text",
     "unwrap",
 ]
+
+_HARMLESS = frozenset(
+    (
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "CLICOLOR",
+        "CLICOLOR_FORCE",
+        "TERM",
+        "COLUMNS",
+        "LINES",
+        "CI",
+        "RUST_BACKTRACE",
+        "RUST_LOG",
+        "PYTHONUNBUFFERED",
+        "PYTHONDONTWRITEBYTECODE",
+        "PYTHONHASHSEED",
+        "PYTHONIOENCODING",
+        "PYTHONUTF8",
+        "GIT_TERMINAL_PROMPT",
+        "GIT_OPTIONAL_LOCKS",
+        "DEBIAN_FRONTEND",
+        "NODE_ENV",
+    )
+)
+_HARMLESS_VALUES = {"PAGER": "cat", "GIT_PAGER": "cat", "MANPAGER": "cat"}
+_LOCAL_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+_SPECIAL_LOCAL = re.compile(r".*_proxy|npm_config_.*|path|fpath|cdpath|prompt|psvar|_")
+"""Lower case names with a meaning: proxies, npm's settings, and zsh's arrays."""
+
+
+def is_harmless_name(name: str) -> bool:
+    """Say whether a shell variable of that name changes no later command.
+
+    By custom the environment is upper case; a lower case name is the line's own.
+    """
+    if name in _HARMLESS or name.startswith("LC_"):
+        return True
+    return bool(_LOCAL_NAME.fullmatch(name)) and not _SPECIAL_LOCAL.fullmatch(name)
+
+
+def is_harmless_assignment(name: str, value: str | None) -> bool:
+    """Say whether a variable given to a command changes nothing about what it runs."""
+    if name in _HARMLESS or name.startswith("LC_"):
+        return True
+    return value is not None and _HARMLESS_VALUES.get(name) == value
+
 
 SHELLS = frozenset(("bash", "sh", "dash"))
 """Shells whose text is read."""

@@ -17,9 +17,18 @@ import pyghostty
 from pyghostty.core import init_sized
 
 from .api import GridChange, GridCursor, GridRow, RowMark, TerminalModes, mouse_of
-from .ghostty_grid import GhosttyGrid, may_hide, shown_row, written_of
+from .ghostty_grid import (
+    GhosttyGrid,
+    GhosttyTextWriter,
+    cell_reference,
+    ffi,
+    lib,
+    may_hide,
+    shown_row,
+    track,
+    written_of,
+)
 from .ghostty_snapshot import unfinished_sequence, write_snapshot
-from .ghostty_text import GhosttyTextWriter, cell_reference, ffi, lib, track
 from .queries import CLEAR_TAB, SOFT_RESET, QueryResponder
 from .sgr_rows import StyledRows, styled_rows
 

@@ -15,8 +15,19 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from .ghostty_grid import GhosttyGrid, has_end, is_second_half, shown_row
-from .ghostty_text import GhosttyTextWriter, cell_at, ffi, is_on, lib, read, write
+from .ghostty_grid import (
+    GhosttyGrid,
+    GhosttyTextWriter,
+    cell_at,
+    ffi,
+    has_end,
+    is_on,
+    is_second_half,
+    lib,
+    read,
+    shown_row,
+    write,
+)
 from .sgr_rows import ESCAPES
 
 __all__ = ["unfinished_sequence", "write_snapshot"]

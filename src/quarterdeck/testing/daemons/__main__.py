@@ -1,6 +1,6 @@
 """``python -m quarterdeck.testing.daemons``."""
 
-from .program import main
+from . import main
 
 if __name__ == "__main__":
     main()

@@ -2,7 +2,7 @@
 
 import sys
 
-from .program import main
+from . import main
 
 __all__ = []
 

@@ -1,4 +1,4 @@
-"""Commands for layouts, tabs, panels and the feed."""
+"""Commands for layouts, tabs, panels, the feed and custom widgets."""
 
 import asyncio
 import shlex
@@ -10,10 +10,12 @@ import msgspec
 
 from quarterdeck.wire.errors import QuarterdeckError
 
+from ..custom_widgets.library import CustomWidgetError, WidgetLibrary
 from ..layout.panel_set import UnsavedPanelsError
 from ..layout.spec import panels_of
-from ..panels.feed.model import FEED_MODES
-from ..remote_control.errors import RefusedCallError
+from ..panels.feed_model import FEED_MODES
+from ..remote_control import RefusedCallError
+from ..sanitize import sanitize_line
 
 if TYPE_CHECKING:
     from ..app import Workbench
@@ -25,8 +27,10 @@ __all__ = [
     "close_panel",
     "control_layout",
     "control_tab",
+    "decide_on_widget",
     "edit_file",
     "focus_panel",
+    "list_widgets",
     "open_diff",
     "open_file",
     "open_widget",
@@ -158,7 +162,7 @@ async def open_diff(app: "Workbench", words: str) -> None:
 
 async def change_directory(app: "Workbench", words: str) -> None:
     """Go to another directory. Raises QuarterdeckError."""
-    from ..workspace.place_panel import resolve_path
+    from ..remote_control.calls import resolve_path
 
     path = resolve_path(app.context.cwd, words.strip())
     if not await asyncio.to_thread(Path(path).is_dir):
@@ -263,7 +267,7 @@ async def show_feed(app: "Workbench", words: str) -> None:
     Raises:
         FeedModeError: there is no such mode.
     """
-    from ..panels.feed.panel import FeedPanel
+    from ..panels.feed import FeedPanel
 
     mode = words.strip()
     if mode and mode not in FEED_MODES:
@@ -277,3 +281,52 @@ async def show_feed(app: "Workbench", words: str) -> None:
     options = {"mode": mode} if mode else {"mode": shown[0].activity.mode} if shown else {}
     arguments = {"widget": "feed", "options": options, "where": "auto"}
     await app.screen_controller.call("open_panel", arguments)
+
+
+async def list_widgets(app: "Workbench", _: str) -> None:
+    """List every custom widget and what became of it."""
+    from ..screens.help import HelpScreen
+
+    library = _library(app)
+    await asyncio.to_thread(library.scan)
+    rows: list[tuple[str, str]] = []
+    for name in library.names:
+        outcome, why = library.outcome(name)
+        rows.append((f"custom/{name}", f"{outcome}{': ' if why else ''}{sanitize_line(why)}"))
+        if name in library.offered and name in library.sources:
+            rows.append((f"custom/{name}", "another version needs approval"))
+    how = [
+        ("/widget approve NAME", "show the source and allow it to run"),
+        ("/widget forget NAME", "do not allow it to run"),
+        ("folder", str(library.folder)),
+    ]
+    parts = [("Custom widgets", rows or [("none", "")]), ("Commands", how)]
+    app.push_screen(HelpScreen(parts, title="widgets"))
+
+
+async def decide_on_widget(app: "Workbench", words: str) -> None:
+    """``approve NAME`` or ``forget NAME``. Raises CustomWidgetError."""
+    from ..screens.trust import ApproveScreen
+
+    what, _, name = words.strip().partition(" ")
+    name = name.strip().removeprefix("custom/")
+    library = _library(app)
+    await asyncio.to_thread(library.scan)
+    if what == "forget" and name:
+        await asyncio.to_thread(library.forget, name)
+        app.show_message(f"widget {name} is no longer allowed to run")
+    elif what == "approve" and name:
+        source = library.waiting(name)
+        if not await app.push_screen_wait(ApproveScreen(source)):
+            return
+        await asyncio.to_thread(library.approve, source)
+        app.show_message(f"approved widget {name}; use it in a layout as custom/{name}")
+    else:
+        raise CustomWidgetError("usage: /widget approve NAME or /widget forget NAME")
+    library.notify_watchers()
+
+
+def _library(app: "Workbench") -> WidgetLibrary:
+    if app.preferences.library is None:
+        raise CustomWidgetError("custom widgets are not available here")
+    return app.preferences.library

@@ -59,56 +59,56 @@ CHAT_COMMANDS = (
     WorkbenchCommand(
         name="search",
         help="search this transcript",
-        target="commands.transcript:search_transcript",
+        target="commands.chat:search_transcript",
     ),
     WorkbenchCommand(
         name="copy",
         help="copy the marked block, or the last answer",
-        target="commands.transcript:copy_block",
+        target="commands.chat:copy_block",
     ),
     WorkbenchCommand(
         name="copy-answer",
         help="copy the last answer",
-        target="commands.transcript:copy_last_answer",
+        target="commands.chat:copy_last_answer",
     ),
     WorkbenchCommand(
         name="whole",
         help="save the marked block or the last answer to a file",
-        target="commands.transcript:open_whole_block",
+        target="commands.chat:open_whole_block",
     ),
     WorkbenchCommand(
         name="earlier-prompt",
         help="go to the previous prompt",
-        target="commands.transcript:go_to_earlier_prompt",
+        target="commands.chat:go_to_earlier_prompt",
     ),
     WorkbenchCommand(
         name="later-prompt",
         help="go to the next prompt",
-        target="commands.transcript:go_to_later_prompt",
+        target="commands.chat:go_to_later_prompt",
     ),
     WorkbenchCommand(
         name="start",
         help="go to the start of the transcript",
-        target="commands.transcript:go_to_start",
+        target="commands.chat:go_to_start",
     ),
     WorkbenchCommand(
         name="fold",
         help="expand or collapse the marked block",
-        target="commands.transcript:toggle_fold",
+        target="commands.chat:toggle_fold",
     ),
     WorkbenchCommand(
-        name="queue", help="edit or remove queued prompts", target="commands.input:show_queue"
+        name="queue", help="edit or remove queued prompts", target="commands.chat:show_queue"
     ),
     WorkbenchCommand(
         name="attach",
         help="mention a file in the prompt; images are attached",
-        target="commands.input:attach_file",
+        target="commands.chat:attach_file",
         asks="path of a file",
     ),
     WorkbenchCommand(
         name="editor",
         help="write the prompt in $EDITOR",
-        target="commands.input:open_external_editor",
+        target="commands.chat:open_external_editor",
     ),
 )
 
@@ -251,42 +251,42 @@ TERMINAL_COMMANDS = (
 
 
 PREFERENCE_ROWS: tuple[tuple[str, str, str, str | None], ...] = (
-    ("next", "show the next agent", "commands.keys:show_next_agent", None),
-    ("previous", "show the previous agent", "commands.keys:show_previous_agent", None),
+    ("next", "show the next agent", "commands.preferences:show_next_agent", None),
+    ("previous", "show the previous agent", "commands.preferences:show_previous_agent", None),
     (
         "stop",
         "copy the selection, or interrupt the agent",
-        "commands.keys:copy_or_interrupt",
+        "commands.preferences:copy_or_interrupt",
         None,
     ),
     (
         "go",
         "focus the agents or the transcript",
-        "commands.keys:focus_place",
+        "commands.preferences:focus_place",
         "agents or transcript",
     ),
     (
         "panel",
         "focus the next or previous panel",
-        "commands.keys:cycle_panels",
+        "commands.preferences:cycle_panels",
         "next or previous",
     ),
     (
         "resize",
         "resize the focused panel",
-        "commands.keys:resize_panel",
+        "commands.preferences:resize_panel",
         "left, right, up or down",
     ),
-    ("palette", "search all commands", "commands.keys:open_palette", None),
-    ("keys", "list all keys and how to rebind them", "commands.keys:show_keys", None),
-    ("bind", "bind a key to a command", "commands.keys:bind_key", "KEY COMMAND [ARGUMENTS]"),
-    ("unbind", "unbind a key", "commands.keys:unbind_key", "key"),
-    ("rebind", "restore the default of a key", "commands.keys:reset_key", "key"),
-    ("themes", "choose a theme", "commands.themes:show_themes", None),
+    ("palette", "search all commands", "commands.preferences:open_palette", None),
+    ("keys", "list all keys and how to rebind them", "commands.preferences:show_keys", None),
+    ("bind", "bind a key to a command", "commands.preferences:bind_key", "KEY COMMAND [ARGUMENTS]"),
+    ("unbind", "unbind a key", "commands.preferences:unbind_key", "key"),
+    ("rebind", "restore the default of a key", "commands.preferences:reset_key", "key"),
+    ("themes", "choose a theme", "commands.preferences:show_themes", None),
     (
         "theme",
         "set the theme: NAME, or NAME here for this directory",
-        "commands.themes:set_theme",
+        "commands.preferences:set_theme",
         "name of a theme",
     ),
     (
@@ -322,13 +322,13 @@ PREFERENCE_ROWS: tuple[tuple[str, str, str, str | None], ...] = (
     (
         "widgets",
         "list custom widgets and their status",
-        "commands.custom_widgets:list_widgets",
+        "commands.layout:list_widgets",
         None,
     ),
     (
         "widget",
         "approve NAME or forget NAME",
-        "commands.custom_widgets:decide_on_widget",
+        "commands.layout:decide_on_widget",
         "approve NAME",
     ),
 )

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ..remote_control.errors import RefusedCallError
+from ..remote_control import RefusedCallError
 from ..terminal.command_line import format_command_line, parse_command_line
 
 if TYPE_CHECKING:

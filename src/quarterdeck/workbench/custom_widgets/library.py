@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from quarterdeck.system.atomic_file import write_private
 from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.wire.private_files import write_private
 
 from ..panels.kinds import KINDS
 

@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from ..panels.panel import Panel, PanelOptions
 from ..sanitize import sanitize_text
-from . import guard
+from . import loader
 from .library import CustomWidgetError, WidgetSource
 from .loader import MARK, WidgetBlockedError, describe_error, load_widget
 
@@ -120,7 +120,7 @@ class CustomPanel(Panel):
         """Run the widget, if it may be."""
         self._thread = threading.get_ident()
         self._loop = asyncio.get_running_loop()
-        guard.register_panel(self)
+        loader.register_panel(self)
         _watchdog.begin()
         library = self._library
         self._unwatch = library.watch(self._look_again) if library is not None else lambda: None
@@ -129,7 +129,7 @@ class CustomPanel(Panel):
     def on_unmount(self) -> None:
         """Let go."""
         self._unwatch()
-        guard.unregister_panel(self)
+        loader.unregister_panel(self)
         _watchdog.end()
 
     @property
@@ -201,7 +201,7 @@ class CustomPanel(Panel):
                 self.call_later(self._disable, describe_error(error))
         else:
             library.loaded.add(self._source.digest)
-            guard.guard_widget(self._inner, self)
+            loader.guard_widget(self._inner, self)
             self.mount(self._inner)
 
     def _made(self, source: WidgetSource) -> Panel:

@@ -174,7 +174,7 @@ class LayoutFiles:
         Raises:
             UnusableLayoutError: the name is none, or it cannot be written.
         """
-        from quarterdeck.system.atomic_file import write_private
+        from quarterdeck.wire.private_files import write_private
 
         if not _NAME.match(name):
             raise UnusableLayoutError(

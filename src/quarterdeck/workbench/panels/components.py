@@ -1,28 +1,32 @@
-"""What panels are built from: a head line, a page, an input line, a panel that polls, a panel
-that shows one file as a page.
-"""
+"""What panels are built from: head line, page, input line, panels that poll, a placeholder."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
+from msgspec import field
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.timer import Timer
 from textual.widget import Widget
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from ..rendering.lines import Line, Span, clip, width_of, wrap
 from ..sanitize import sanitize_line, sanitize_text
 from ..widgets.lines_view import LineCanvas, LinesView
-from .panel import Panel
+from .panel import Panel, PanelOptions
 from .paths import make_absolute, shorten_path
+
+if TYPE_CHECKING:
+    from ..context import WorkbenchContext
 
 __all__ = [
     "AskBar",
     "HeadLine",
+    "MissingOptions",
+    "MissingPanel",
     "PagePanel",
     "PanelPage",
     "PolledPanel",
@@ -266,3 +270,40 @@ class PagePanel(PolledPanel):
             self.page.scroll_to(y=self._scroll, animate=False, force=True)
             self._scroll = None
         self.show_head()
+
+
+class MissingOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What it stands for."""
+
+    widget: str = ""
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class MissingPanel(Panel):
+    """Kept in the layout until the widget is back or somebody closes it."""
+
+    options_type = MissingOptions
+    can_focus = True
+
+    def __init__(self, context: "WorkbenchContext", options: Any, *, id: str | None = None) -> None:
+        super().__init__(context, options, id=id)
+        self._state: dict[str, Any] = {}
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        name = sanitize_line(self.options.widget, 60)
+        words = f"No widget {name!r}.\n\n/widgets shows why; ctrl+w closes this panel."
+        yield Static(words, markup=False)
+
+    def remember(self) -> dict[str, Any]:
+        """See ``Panel``: what the widget itself remembered."""
+        return self._state
+
+    def recall(self, state: dict[str, Any]) -> None:
+        """See ``Panel``."""
+        self._state = state
+
+    @property
+    def title(self) -> str:
+        """See ``Panel``."""
+        return f"{self.options.widget} (missing)"

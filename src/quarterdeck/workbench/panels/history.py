@@ -232,7 +232,7 @@ class HistoryPanel(PolledPanel):
     async def _taking(
         self, past: "HistorySession", then: "Callable[[AgentInfo], Awaitable[None]] | None"
     ) -> None:
-        from quarterdeck.drivers.history.homes import VARIABLES
+        from quarterdeck.drivers.history.history import VARIABLES
 
         given = self.environment
         homes = {key: given[key] for key in VARIABLES if key in given}

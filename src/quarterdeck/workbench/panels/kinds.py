@@ -35,7 +35,7 @@ _ALL: tuple[PanelKind, ...] = (
     PanelKind(
         name="diff",
         help='changes; options: {"path"} of a file, {"cwd"} or {"agent"}, {"base"}, {"patch"}',
-        target="diff.panel:DiffPanel",
+        target="diff:DiffPanel",
     ),
     PanelKind(
         name="editor",
@@ -45,7 +45,7 @@ _ALL: tuple[PanelKind, ...] = (
     PanelKind(
         name="feed",
         help='events of all agents; options: {"mode": "audit", "agents", "notices" or "debug"}',
-        target="feed.panel:FeedPanel",
+        target="feed:FeedPanel",
     ),
     PanelKind(
         name="file",
@@ -66,7 +66,7 @@ _ALL: tuple[PanelKind, ...] = (
     PanelKind(
         name="missing",
         help="placeholder for a widget that no longer exists",
-        target="missing_panel:MissingPanel",
+        target="components:MissingPanel",
     ),
     PanelKind(
         name="notebook",
@@ -76,12 +76,12 @@ _ALL: tuple[PanelKind, ...] = (
     PanelKind(
         name="system",
         help="load of the machine and of the agents' processes",
-        target="system.panel:SystemPanel",
+        target="system:SystemPanel",
     ),
     PanelKind(
         name="tail",
         help='follow the end of a file; options: {"path": PATH, "filter": WORDS}',
-        target="tail.panel:TailPanel",
+        target="tail:TailPanel",
     ),
     PanelKind(
         name="terminal",
@@ -96,12 +96,12 @@ _ALL: tuple[PanelKind, ...] = (
     PanelKind(
         name="tree",
         help='files with git status; options: {"root": DIRECTORY}',
-        target="tree.panel:TreePanel",
+        target="tree:TreePanel",
     ),
     PanelKind(
         name="usage",
         help='tokens, cost and context; options: {"by": "agent", "model" or "day"}',
-        target="usage.panel:UsagePanel",
+        target="usage:UsagePanel",
     ),
 )
 

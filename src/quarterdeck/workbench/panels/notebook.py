@@ -138,7 +138,7 @@ def _data(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _bounded(text: str) -> str:
-    from .tail.model import strip_colours
+    from .tail import strip_colours
 
     text = strip_colours(text).rstrip("\n")
     if len(text) <= _MOST_OUTPUT:

@@ -288,7 +288,7 @@ def _line_of(text: str, name: str) -> int:
 
 
 def _replace(path: Path, text: str) -> None:
-    from quarterdeck.system.atomic_file import write_private
+    from quarterdeck.wire.private_files import write_private
 
     try:
         write_private(path, text)

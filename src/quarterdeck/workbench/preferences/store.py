@@ -103,7 +103,7 @@ class Preferences:
         Raises:
             OSError: they cannot be written.
         """
-        from quarterdeck.system.atomic_file import write_private
+        from quarterdeck.wire.private_files import write_private
 
         if self.places is not None:
             text = msgspec.json.format(msgspec.json.encode(self.choices)).decode()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from .errors import RefusedCallError
+from . import RefusedCallError
 
 if TYPE_CHECKING:
     from quarterdeck.wire.ids import SessionId

@@ -17,7 +17,7 @@ from ..stores.blocks import (
     format_json,
 )
 from .agent_rows import format_money
-from .diffs import diff_counts, diff_lines
+from .code import diff_counts, diff_lines
 from .lines import Line, Span, clip, indented, plain, wrap
 from .markdown import markdown_lines
 

@@ -1,21 +1,189 @@
-"""Every key and every command; stays until it is closed, and can be searched."""
+"""Every key and every command, from the bindings themselves; can be searched."""
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from textual import on
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from ..commands.registry import COMMANDS
 from ..rendering.lines import Line, indented, plain, wrap
 from ..sanitize import sanitize_line
 from ..widgets.lines_view import LinesView
 
-__all__ = ["HelpScreen"]
+if TYPE_CHECKING:
+    from ..preferences.store import Preferences
+    from .main import MainScreen
+
+__all__ = ["HelpScreen", "HelpSection", "collect_key_help", "find_command_of_action"]
+
+HelpSection: TypeAlias = tuple[str, list[tuple[str, str]]]
+"""A title, and below it keys and what they do."""
+
+_NAMES = {
+    "right_square_bracket": "]",
+    "left_square_bracket": "[",
+    "question_mark": "?",
+    "slash": "/",
+    "backslash": "\\",
+    "plus": "+",
+    "minus": "-",
+    "full_stop": ".",
+    "comma": ",",
+    "colon": ":",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+}
+
+
+def collect_key_help(
+    preferences: "Preferences | None" = None, main: "MainScreen | None" = None
+) -> list[HelpSection]:
+    """Titles, and below each the keys and what they do, as they are at the moment.
+
+    Args:
+        preferences: the person's own keys; None: the defaults.
+        main: the widgets that are shown; None: no widget is.
+    """
+    from ..keyboard import WORKBENCH_BINDINGS
+    from .permission import PermissionScreen
+    from .question import QuestionScreen
+
+    keymap = preferences.keymap if preferences is not None else ()
+    mine = {bound.key for bound in keymap if bound.when == "main"}
+    parts: list[HelpSection] = [
+        ("Everywhere", [*_keys(WORKBENCH_BINDINGS, without=mine), *_palette(mine)]),
+        *(_person(preferences) if preferences is not None else ()),
+        *_shown_parts(main, mine),
+        *_panel_parts(main, mine),
+        ("When an agent needs permission", _keys(PermissionScreen.BINDINGS, hidden=False)),
+        ("When an agent asks a question", _keys(QuestionScreen.BINDINGS)),
+        ("Commands", [(f"/{command.name}", command.help) for command in COMMANDS]),
+    ]
+    return [part for part in parts if part[1]]
+
+
+def find_command_of_action(action: str) -> str | None:
+    """The command that does the same as an action of a binding; None: there is none."""
+    if action.startswith("command("):
+        return action.removeprefix("command(").rstrip(")").replace("'", "").replace(",", " ")
+    if action.startswith("go("):
+        return "go " + action.removeprefix("go(").rstrip(")").strip("'")
+    if action.startswith("resize("):
+        return "resize " + action.removeprefix("resize(").rstrip(")").strip("'")
+    named = {
+        "beside(1)": "next",
+        "beside(-1)": "previous",
+        "cycle(1)": "panel next",
+        "cycle(-1)": "panel previous",
+        "tab(1)": "tab next",
+        "tab(-1)": "tab previous",
+        "command_palette": "palette",
+    }
+    known = {command.action: command.name for command in COMMANDS if command.action}
+    return named.get(action) or known.get(action) or ("stop" if action == "stop" else None)
+
+
+def _palette(mine: set[str]) -> list[tuple[str, str]]:
+    return [] if "ctrl+p" in mine else [("ctrl+p", "search all commands")]
+
+
+def _person(preferences: "Preferences") -> list[HelpSection]:
+    rows = [
+        (format_key(bound.key), bound.shown + (f" in {bound.when}" if bound.when != "main" else ""))
+        for bound in preferences.keymap
+    ]
+    how = [
+        ("/bind KEY COMMAND", "bind a key; add @transcript, @agents, … to bind it only there"),
+        ("/unbind KEY", "unbind a key; /rebind KEY restores the default"),
+    ]
+    if preferences.keys_file is not None:
+        how.append(("keys.toml", f"{preferences.keys_file}"))
+    return [("Your own keys", rows + how)]
+
+
+def _shown_parts(main: "MainScreen | None", mine: set[str]) -> list[HelpSection]:
+    """The keys of what is on the screen; what has the focus comes first."""
+    from ..widgets.agent_table import AgentTable
+    from ..widgets.chat_input import ChatInput
+    from ..widgets.transcript import TranscriptView
+
+    parts: dict[str, list[tuple[str, str]]] = {}
+    if main is not None:
+        nodes = [*(main.focused.ancestors_with_self if main.focused else ())]
+        for node in [*nodes, *main.query("*")]:
+            kind = type(node)
+            if "BINDINGS" in vars(kind) and _is_ours(kind) and not issubclass(kind, App):
+                parts.setdefault(f"In {_plain(kind.__name__)}", _widget_keys(kind, mine))
+    for kind, title in (
+        (ChatInput, "In the input"),
+        (TranscriptView, "In the transcript"),
+        (AgentTable, "In the agent table"),
+    ):
+        parts.pop(f"In {_plain(kind.__name__)}", None)
+        rows = _widget_keys(kind, mine)
+        if kind is ChatInput:
+            rows.append(("/name", "run a command, see below"))
+        parts[title] = rows
+    return [part for part in parts.items() if part[1]]
+
+
+def _panel_parts(main: "MainScreen | None", mine: set[str]) -> list[HelpSection]:
+    """The keys of panels that are not on the screen now."""
+    from ..panels.kinds import KINDS
+
+    panels = list(main.view.panels.values()) if main is not None else []
+    shown = {type(panel) for panel in panels}
+    parts: list[HelpSection] = []
+    for kind in KINDS.values():
+        made = kind.load()
+        if made not in shown:
+            parts.append((f"In the {kind.name} panel", _widget_keys(made, mine)))
+    return parts
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.startswith("quarterdeck.workbench.")
+
+
+def _plain(name: str) -> str:
+    for end in ("Panel", "View", "Table", "Input", "Screen"):
+        name = name.removesuffix(end)
+    return name.strip("_").lower() or "the screen"
+
+
+def _widget_keys(kind: type, mine: set[str]) -> list[tuple[str, str]]:
+    """The keys of a widget and of those of ours that it is made of."""
+    found: dict[str, str] = {}
+    for base in kind.__mro__:
+        if _is_ours(base) and "BINDINGS" in vars(base):
+            for key, words in _keys(vars(base)["BINDINGS"], without=mine):
+                found.setdefault(key, words)
+    return list(found.items())
+
+
+def format_key(key: str) -> str:
+    """A key as a person calls it."""
+    *modifiers, base = key.split("+")
+    return "+".join([*modifiers, _NAMES.get(base, base)])
+
+
+def _keys(
+    bindings: Iterable[BindingType], *, hidden: bool = True, without: Iterable[str] = ()
+) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for binding in bindings:
+        if isinstance(binding, Binding) and binding.description and (binding.show or hidden):
+            keys = [key.strip() for key in binding.key.split(",") if key.strip() not in without]
+            if keys:
+                found.append((", ".join(map(format_key, keys)), binding.description))
+    return found
+
 
 _MOST_KEY = 30
 

@@ -20,7 +20,7 @@ from quarterdeck.wire.events import PermissionAsked, QuestionAsked
 from quarterdeck.wire.permissions import PermissionOption, option_of_kind
 from quarterdeck.wire.tool_calls import ContentItem, Diff, TerminalItem
 
-from ..rendering.diffs import diff_lines
+from ..rendering.code import diff_lines
 from ..rendering.lines import Line, Span, clip, indented, plain, wrap
 from ..sanitize import sanitize_line, sanitize_text
 from ..stores.blocks import format_json

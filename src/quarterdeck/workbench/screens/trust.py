@@ -1,5 +1,6 @@
-"""Whether a workspace is trusted: what is there that would act, and what trust means."""
+"""Screens that ask for trust: in a workspace, or in the source of a custom widget."""
 
+import time
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
@@ -7,9 +8,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.message import Message
 from textual.screen import ModalScreen
 
+from ..custom_widgets.library import WidgetSource
 from ..rendering.lines import Line, indented, plain, wrap
 from ..sanitize import sanitize_line, sanitize_text
 from ..widgets.lines_view import LinesView
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
     from quarterdeck.fleet.permissions.workspace_trust import WorkspaceTrust
 
-__all__ = ["TrustAnswer", "TrustScreen"]
+__all__ = ["ApproveScreen", "TrustAnswer", "TrustScreen"]
 
 TrustAnswer: TypeAlias = Literal["trust", "later", "never"]
 
@@ -125,3 +128,78 @@ class TrustScreen(ModalScreen[None]):
     def action_scroll(self, step: int) -> None:
         """Look at other lines."""
         self.query_one(_Facts).scroll_relative(y=step, animate=False)
+
+
+class _Code(LinesView, can_focus=True):
+    def __init__(self, text: str) -> None:
+        super().__init__(id="code")
+        self._text = text
+
+    def lines(self, width: int) -> list[Line]:
+        """See ``LinesView``: every line has its number, so that none hides behind another."""
+        lines: list[Line] = []
+        source = sanitize_text(self._text).split("\n")
+        wide = len(str(len(source)))
+        for number, line in enumerate(source, 1):
+            parts = wrap([(line, "code")], max(10, width - wide - 2))
+            lines += indented(
+                parts, (f"{number:>{wide}}  ", "faint"), (f"{'↪':>{wide}}  ", "faint")
+            )
+        return lines
+
+
+class _WidgetFacts(LinesView, can_focus=False):
+    def __init__(self, source: WidgetSource) -> None:
+        super().__init__(id="facts")
+        self._source = source
+
+    def lines(self, width: int) -> list[Line]:
+        """See ``LinesView``."""
+        who = (
+            f"offered by {sanitize_line(self._source.by, 40)}"
+            if self._source.by
+            else "your own file"
+        )
+        facts = [
+            plain(f"{who} · {sanitize_line(str(self._source.path))}", "faint"),
+            plain(
+                "It runs with your permissions and without a sandbox, like any program you start.",
+                "bad",
+            ),
+            plain("y approve exactly this source · n or esc cancel", "key"),
+        ]
+        return [part for line in facts for part in wrap(line, width)]
+
+
+class ApproveScreen(ModalScreen[bool]):
+    """Gives True if the person approves what is shown."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "approve", "approve"),
+        Binding("n,escape", "leave", "cancel"),
+    ]
+
+    def __init__(self, source: WidgetSource) -> None:
+        super().__init__()
+        self._source = source
+        self._guard = KeyGuard(time.monotonic)
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        with Vertical(id="box") as box:
+            box.border_title = Content(f"widget {sanitize_line(self._source.name, 40)}")
+            yield _WidgetFacts(self._source)
+            yield _Code(self._source.text)
+
+    def on_mount(self) -> None:
+        """Let keys scroll."""
+        self.query_one(_Code).focus()
+
+    def action_approve(self) -> None:
+        """Yes, unless the key was meant for something else."""
+        if not self._guard.holds:
+            self.dismiss(True)
+
+    def action_leave(self) -> None:
+        """No."""
+        self.dismiss(False)

@@ -19,9 +19,9 @@ from ..rendering.markdown import is_markdown_loaded, load_markdown
 from ..sanitize import sanitize_text
 from ..stores.blocks import Block
 from ..stores.transcript import TranscriptChange, TranscriptSpot, TranscriptStore
-from . import transcript_jump
+from . import transcript_position
 from .lines_view import LineCanvas
-from .scroll_anchor import ScrollAnchor, ScrollAnchors
+from .transcript_position import ScrollAnchor, ScrollAnchors
 from .transcript_search import SearchController
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class TranscriptView(LineCanvas, can_focus=True):
         """Mark the next block that can be folded."""
         blocks = self._store.blocks if self._store is not None else ()
         block = (
-            transcript_jump.find_next_foldable(blocks, self._here(step).first, step)
+            transcript_position.find_next_foldable(blocks, self._here(step).first, step)
             if blocks
             else None
         )
@@ -250,18 +250,18 @@ class TranscriptView(LineCanvas, can_focus=True):
         self.run_worker(run)
 
     async def _open_at(self, store: TranscriptStore, seq: int, words: str = "") -> None:
-        block = await transcript_jump.move_window_to(store, seq)
+        block = await transcript_position.move_window_to(store, seq)
         if block is not None and self._store is store:
             self._stand_at(block, words)
 
     async def _open_start(self, store: TranscriptStore) -> None:
         self._place.follows = False
-        block = await transcript_jump.move_window_to_start(store)
+        block = await transcript_position.move_window_to_start(store)
         if block is not None and self._store is store:
             self._stand_at(block)
 
     async def _jump(self, store: TranscriptStore, here: int, step: int) -> None:
-        seq = await transcript_jump.find_next_prompt(store, here, step)
+        seq = await transcript_position.find_next_prompt(store, here, step)
         if self._store is not store:
             return
         if seq is not None:

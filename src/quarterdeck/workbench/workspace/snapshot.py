@@ -93,7 +93,7 @@ class WorkspaceFiles:
         Raises:
             OSError: it cannot be written.
         """
-        from quarterdeck.system.atomic_file import write_private
+        from quarterdeck.wire.private_files import write_private
 
         path = self._path(cwd)
         if path is None:

@@ -23,8 +23,15 @@ from ..tool import (
     text_outcome,
 )
 from ..workspace import ToolWorkspace
-from .download import MovedPage, Resolve, check_name, download_page, resolve_by_system
-from .page import FetchedPage, readable
+from .download import (
+    FetchedPage,
+    MovedPage,
+    Resolve,
+    check_name,
+    download_page,
+    readable,
+    resolve_by_system,
+)
 
 __all__ = ["FetchArguments", "FetchTool", "Format"]
 

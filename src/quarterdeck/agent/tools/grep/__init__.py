@@ -1,16 +1,25 @@
-"""The tool ``grep``: lines of files that match a regular expression, read in batches of bounded
-size.
-"""
+"""The tool ``grep``: lines of files that match a regular expression, in bounded batches."""
 
 import asyncio
+import json
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from typing import Annotated, Literal, TypeAlias
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Annotated, Literal, Protocol, TypeAlias
 
 from msgspec import Meta
 
-from quarterdeck.system.api import DirectoryEntry, Files, System
-from quarterdeck.system.errors import NoSuchPathError, PathError
+from quarterdeck.system.api import (
+    CommandSpec,
+    DirectoryEntry,
+    EndingDeadlines,
+    Files,
+    Process,
+    System,
+)
+from quarterdeck.system.errors import NoSuchPathError, PathError, SpawnError
+from quarterdeck.wire.errors import LinkError
 from quarterdeck.wire.terminal_text import count_noun
 from quarterdeck.wire.tool_calls import ToolCallLocation, ToolKind
 
@@ -28,11 +37,131 @@ from ..tool import (
 )
 from ..truncation import keep_head
 from ..workspace import ToolWorkspace
-from .engine import SearchEngine, open_engine
+from . import search as program
 from .prefilter import WORTH, LiteralFilter, find_candidates, make_literal_filter
-from .search import NOTHING, FileMatches, GrepQuery
+from .search import NOTHING, FileMatches, GrepLine, GrepQuery, Searcher, frame, is_quick
 
-__all__ = ["FILE_BYTES", "GrepArguments", "GrepReport", "GrepTool", "Skipped", "search_files"]
+__all__ = [
+    "FILE_BYTES",
+    "GrepArguments",
+    "GrepReport",
+    "GrepTool",
+    "SearchEngine",
+    "Skipped",
+    "open_engine",
+    "search_files",
+]
+
+_AT_ONCE = EndingDeadlines(ask=0, terminate=0)
+
+
+class SearchEngine(Protocol):
+    """Searches the content of files, one batch after the other."""
+
+    async def search(self, batch: Sequence[bytes]) -> list[FileMatches]:
+        """Search each content; one result for each, in order.
+
+        Raises:
+            ToolError: the search broke down.
+        """
+        ...
+
+
+@asynccontextmanager
+async def open_engine(query: GrepQuery, system: System) -> AsyncGenerator[SearchEngine, None]:
+    """Open the engine for a query; cancelling a search ends what it runs in.
+
+    Raises:
+        ToolError: The pattern is not valid.
+    """
+    try:
+        searcher = Searcher(query)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ToolError(f"The pattern {query.pattern!r} is not valid: {error}.") from error
+    process = None if is_quick(query.pattern) else await _spawn(system)
+    if process is None:
+        yield _ThreadEngine(searcher)
+        return
+    try:
+        yield _ProcessEngine(process, query)
+    finally:
+        await process.end(_AT_ONCE)
+
+
+async def _spawn(system: System) -> Process | None:
+    """Start the program; None where there is no Python to run it with."""
+    if not sys.executable or not program.__file__:
+        return None
+    try:
+        # Isolated and without site: it starts in a few milliseconds and imports nothing of ours.
+        argv = (sys.executable, "-I", "-S", program.__file__)
+        return await system.processes.spawn(CommandSpec(argv=argv))
+    except SpawnError:
+        return None
+
+
+class _ThreadEngine:
+    def __init__(self, searcher: Searcher) -> None:
+        self._searcher = searcher
+
+    async def search(self, batch: Sequence[bytes]) -> list[FileMatches]:
+        return await asyncio.to_thread(self._all, batch)
+
+    def _all(self, batch: Sequence[bytes]) -> list[FileMatches]:
+        return [self._searcher.search(data) for data in batch]
+
+
+class _ProcessEngine:
+    def __init__(self, process: Process, query: GrepQuery) -> None:
+        self._process = process
+        self._unsent = frame(json.dumps(query).encode())
+        self._received = bytearray()
+
+    async def search(self, batch: Sequence[bytes]) -> list[FileMatches]:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._send(batch))
+            receiving = group.create_task(self._receive(len(batch)))
+        found = receiving.result()
+        if found is None:
+            raise ToolError(f"The search failed: {self._process.stderr()[-500:]}")
+        return found
+
+    async def _send(self, batch: Sequence[bytes]) -> None:
+        try:
+            for data in batch:
+                await self._process.send(self._unsent + frame(data))
+                self._unsent = b""
+        except LinkError:
+            return  # it is gone: receiving sees that too, and says so
+
+    async def _receive(self, count: int) -> list[FileMatches] | None:
+        found: list[FileMatches] = []
+        while len(found) < count:
+            data = await self._frame()
+            if data is None:
+                return None
+            matches, rows, is_binary = json.loads(data)
+            found.append(FileMatches(matches, tuple(GrepLine(*row) for row in rows), is_binary))
+        return found
+
+    async def _frame(self) -> bytes | None:
+        while len(self._received) < 4 or len(self._received) < 4 + self._wanted:
+            try:
+                piece = await self._process.receive()
+            except LinkError:
+                return None
+            if not piece:
+                return None
+            self._received += piece
+        end = 4 + self._wanted
+        data = bytes(self._received[4:end])
+        del self._received[:end]
+        return data
+
+    @property
+    def _wanted(self) -> int:
+        return int.from_bytes(self._received[:4], "big")
+
 
 FILE_BYTES = 16 * 1_048_576
 """Larger files are not searched."""

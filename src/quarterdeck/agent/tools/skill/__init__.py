@@ -49,7 +49,7 @@ class SkillTool:
 
     async def prepare(self, arguments: SkillArguments, workspace: ToolWorkspace) -> PreparedCall:
         """Find the skill."""
-        from ...library.session_library import SessionLibrary
+        from ...library import SessionLibrary
 
         library = workspace.find_kept(SessionLibrary)
         if library is None:
@@ -69,7 +69,7 @@ class SkillTool:
 
 
 async def _load(skill: "Skill", file: str | None, live: LiveCall) -> ToolOutcome:
-    from ...library.reader import LibraryFileError
+    from ...frontmatter import LibraryFileError
     from ...library.skills import list_skill_files, read_skill_file, skill_text
 
     if file is None:

@@ -31,8 +31,7 @@ from quarterdeck.wire.usage import ContextUsage, Cost
 
 from ...foreign_json import as_list, as_map, as_number, as_text
 from ...link import TurnOutcome
-from .messages import ClaudeMessages, call_started_event
-from .result import ClaudeUsage, as_amount
+from .messages import ClaudeMessages, ClaudeUsage, as_amount, call_started_event
 
 __all__ = ["ClaudeEvent", "ClaudeTranslator", "commands_of"]
 

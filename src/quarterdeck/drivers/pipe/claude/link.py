@@ -32,11 +32,11 @@ from ...enforcement import Enforcement, enforcement_of
 from ...errors import LoginMethod, LoginNeededError, OpenFailedError, UnsupportedError
 from ...foreign_json import JsonLine, as_list, as_map, as_text, read_lines
 from ...link import AGENT_OPTIONS, AgentExit, LinkHost, StartedAgent, TurnOutcome
-from . import control_messages as control
-from .control_channel import ClaudeControlChannel, ClaudeRequestHandler
+from . import control as control
+from .control import ClaudeControlChannel, ClaudeRequestHandler
 from .events import ClaudeTranslator
+from .messages import failure_of
 from .params import DIALECTS, blocks_of, command_words, mcp_config
-from .result import failure_of
 from .turn import ClaudeTurn
 
 __all__ = ["ClaudeLink"]

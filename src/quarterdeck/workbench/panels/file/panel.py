@@ -14,7 +14,7 @@ from ...sanitize import sanitize_line, sanitize_text
 from ..components import AskBar, HeadLine, PanelPage, PolledPanel, problem_lines
 from ..panel import Panel, PanelOptions
 from ..paths import format_path, make_absolute, safe_path
-from ..system.model import format_bytes
+from ..system import format_bytes
 from .model import FileFacts, FileMatch, FilePanelReadError, FileReader, FileWindow
 from .view import FileView, format_line
 

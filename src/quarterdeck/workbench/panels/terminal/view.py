@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
 
-from ...remote_control.errors import RefusedCallError
+from ...remote_control import RefusedCallError
 from ...rendering.lines import Line, Span, clip, plain, width_of, wrap
 from ...sanitize import sanitize_line, sanitize_text
 from ...terminal.command_line import format_command_line

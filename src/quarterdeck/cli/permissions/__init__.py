@@ -1,1 +1,0 @@
-"""``quarterdeck permissions``: rules and standing answers, and what they decide."""

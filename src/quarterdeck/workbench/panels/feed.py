@@ -1,0 +1,381 @@
+"""The feed panel: what all agents do, line by line; a line leads to where it happened."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+
+from quarterdeck.wire.clock import format_local_time
+from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.wire.event_text import Severity, describe_event
+from quarterdeck.wire.events import (
+    CompactionChanged,
+    PermissionAnswered,
+    PermissionAsked,
+    Prompted,
+    QuestionAnswered,
+    SessionChanged,
+    SessionSpawned,
+    ToolCallEnded,
+    ToolCallStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from quarterdeck.wire.record import encode_event, event_type
+from quarterdeck.wire.terminal_text import count_columns, cut_to_width
+
+from ..rendering.lines import Line, Span, clip
+from ..sanitize import sanitize_line, sanitize_text
+from ..widgets.lines_view import LineCanvas, LinesView
+from .feed_model import FEED_MODES, FeedMode, FeedModel
+from .panel import Panel, PanelOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from quarterdeck.wire.events import Event
+    from quarterdeck.wire.record import Record
+
+__all__ = ["FeedOptions", "FeedPanel", "activity_line"]
+
+_NAME, _SHORT_NAME = 14, 8
+_WIDE = 70
+"""Cells from which on there is room for seconds and long names."""
+_NOTE_ROLES = {"quiet": "faint", "info": "text", "warning": "warning", "error": "bad"}
+
+
+def activity_line(record: "Record", name: str, width: int) -> Line:
+    """One line of at most ``width`` cells."""
+    is_wide = width >= _WIDE
+    form = "%H:%M:%S" if is_wide else "%H:%M"
+    clock = format_local_time(record.time, form)
+    words, role = _describe_event(record.event)
+    room = _NAME if is_wide else _SHORT_NAME
+    shown = cut_to_width(sanitize_line(name, room * 2), room)
+    shown += " " * (room - count_columns(shown))
+    line: Line = (
+        (f"{clock} ", "faint"),
+        (f"{shown} ", "strong"),
+        (sanitize_line(words, 400), role),
+    )
+    return clip(line, width)
+
+
+def _describe_event(event: "Event") -> tuple[str, str]:
+    """What to show of an event, and its role."""
+    text = describe_event(event)
+    if text is None:
+        return f"{event_type(event)} {_raw(event)}", "faint"
+    sign, role = _look(event, text.severity)
+    return f"{sign} {text.text}" if sign else text.text, role
+
+
+def _look(event: "Event", severity: Severity) -> tuple[str, str]:
+    is_good = severity == "info"
+    match event:
+        case ToolCallStarted():
+            return "▸", "tool"
+        case ToolCallEnded() | PermissionAnswered():
+            return ("✓", "good") if is_good else ("✗", "bad")
+        case PermissionAsked():
+            return "?", "asking"
+        case QuestionAnswered():
+            return "!", "text"
+        case SessionSpawned():
+            return "+", "good"
+        case SessionChanged() | CompactionChanged(status="in_progress"):
+            return "~", "faint"
+        case Prompted():
+            return "❯", "prompt"
+        case TurnStarted():
+            return "●", "running"
+        case TurnEnded(stop="end_turn"):
+            return "○", "text"
+        case _:
+            return "", _NOTE_ROLES.get(severity, "asking")
+
+
+def _raw(event: "Event") -> str:
+    return encode_event(event)[:600].decode("utf-8", "replace")
+
+
+class FeedOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a feed shows."""
+
+    mode: FeedMode = "audit"
+    agent: str | None = None
+    """The name or session of one agent; None: all."""
+
+
+class _Head(LinesView, can_focus=False):
+    def __init__(self, panel: "FeedPanel") -> None:
+        super().__init__(classes="panel-head")
+        self._panel = panel
+
+    def lines(self, width: int) -> list[Line]:
+        """See ``LinesView``."""
+        panel = self._panel
+        spans: list[Span] = []
+        for number, mode in enumerate(FEED_MODES, 1):
+            is_on = mode == panel.activity.mode
+            spans.append(
+                (f"{number} {mode}{'◂' if is_on else ''}  ", "strong" if is_on else "faint")
+            )
+        agent = panel.context.roster.find(panel.activity.agent)
+        spans.append((sanitize_line(agent.name, 30) if agent else "all agents", "text"))
+        if panel.is_paused:
+            spans.append((f"  ‖ paused, {panel.missed} more", "warning"))
+        elif not panel.activity.is_at_end:
+            spans.append((f"  {panel.missed} more below: end", "warning"))
+        return [clip(tuple(spans), width)]
+
+
+class _Rows(LineCanvas, can_focus=True):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "step(-1)", "up; at the top: load older"),
+        Binding("down", "step(1)", "down"),
+        Binding("pageup", "step(-15)", "a page up"),
+        Binding("pagedown", "step(15)", "a page down"),
+        Binding("home", "step(-100000)", "first entry; again: load older"),
+        Binding("end", "follow", "last entry, and follow"),
+        Binding("enter", "choose", "open this entry in the agent's transcript"),
+    ]
+
+    @dataclass
+    class Chosen(Message):
+        """A line was chosen."""
+
+        at: int
+
+    class OlderWanted(Message):
+        """The beginning of what is there was reached."""
+
+    def __init__(self, panel: "FeedPanel") -> None:
+        super().__init__(classes="feed-rows")
+        self._panel = panel
+        self.cursor: int | None = None
+        self.is_following = True
+
+    def line_at(self, y: int) -> tuple[Line, bool]:
+        """See ``LineCanvas``: only what is in view is worked out."""
+        records = self._panel.activity.records
+        if y >= len(records):
+            words = "" if y or not self._panel.is_read else "no entries yet"
+            return ((words, "faint"),), False
+        record = records[y]
+        agent = self._panel.context.roster.find(record.session)
+        name = agent.name if agent is not None else record.session
+        return activity_line(record, name, self.scrollable_content_region.width), y == self.cursor
+
+    def update(self) -> None:
+        """Show what is there now."""
+        self.virtual_size = Size(self.scrollable_content_region.width, self._count)
+        if self.is_following:
+            self.cursor = None
+            self.scroll_end(animate=False)
+        self.refresh()
+
+    def moved(self, lines: int) -> None:
+        """Lines came before what is read, or went: stay where the person reads."""
+        if self.cursor is not None:
+            self.cursor = max(0, self.cursor + lines)
+        self.update()
+        if not self.is_following:
+            self.scroll_to(y=max(0, self.scroll_offset.y + lines), animate=False)
+
+    def action_step(self, step: int) -> None:
+        """Move the cursor."""
+        if not self._count:
+            return
+        at = self._count if self.cursor is None else self.cursor
+        if at == 0 and step < 0:
+            self.post_message(self.OlderWanted())
+        self._put(max(0, min(self._count - 1, at + step)))
+
+    def action_follow(self) -> None:
+        """Stay at the end."""
+        self.is_following = True
+        self._panel.catch_up()
+
+    def action_choose(self) -> None:
+        """Go where the line under the cursor happened."""
+        at = self._count - 1 if self.cursor is None else self.cursor
+        if 0 <= at < self._count:
+            self.post_message(self.Chosen(at))
+
+    def on_click(self, event: events.Click) -> None:
+        """Go where a line happened."""
+        at = self.scroll_offset.y + event.y
+        if 0 <= at < self._count:
+            self._put(at)
+            self.post_message(self.Chosen(at))
+
+    def on_mouse_scroll_up(self) -> None:
+        """Who scrolls up wants to read."""
+        self.is_following = False
+        if self.scroll_offset.y == 0:
+            self.post_message(self.OlderWanted())
+
+    def on_resize(self) -> None:
+        """Fit anew."""
+        self.update()
+
+    @property
+    def _count(self) -> int:
+        return len(self._panel.activity.records)
+
+    def _put(self, at: int) -> None:
+        self.is_following = False
+        self.cursor = at
+        top, height = self.scroll_offset.y, self.size.height
+        if not top <= at < top + height:
+            self.scroll_to(y=max(0, at - (0 if at < top else height - 1)), animate=False)
+        self.refresh()
+
+
+class FeedPanel(Panel):
+    """Records of all agents as they come; the window is bounded, older ones come from the log."""
+
+    options_type = FeedOptions
+    has_head = False
+    options: FeedOptions
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(
+            Binding(str(n), f"mode('{mode}')", f"show {mode}")
+            for n, mode in enumerate(FEED_MODES, 1)
+        ),
+        Binding("p", "pause", "pause or resume"),
+        Binding("f", "only", "show only this entry's agent, or all agents"),
+    ]
+
+    def __init__(self, context: Any, options: FeedOptions, *, id: str | None = None) -> None:
+        super().__init__(context, options, id=id)
+        self.activity = FeedModel(options.mode)
+        self.is_paused = False
+        self.is_read = False
+        """The log has been read at least once."""
+        self.missed = 0
+        """How many came that are not shown."""
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        yield _Head(self)
+        yield _Rows(self)
+
+    def on_mount(self) -> None:
+        """Listen, and read the end of the log."""
+        self._head, self._rows = self.query_one(_Head), self.query_one(_Rows)
+        self.context.listeners.append(self._hear)
+        self._unwatch = self.context.roster.watch(self._names_changed)
+        self.show(self.options.mode, self.options.agent)
+
+    def on_unmount(self) -> None:
+        """Listen no more."""
+        self.context.listeners.remove(self._hear)
+        self._unwatch()
+
+    @property
+    def title(self) -> str:
+        """See ``Panel``."""
+        return f"feed: {self.activity.mode}"
+
+    def change(self, options: FeedOptions) -> bool:
+        """See ``Panel``."""
+        if options != self.options and self.is_mounted:
+            self.show(options.mode, options.agent)
+        self.options = options
+        return True
+
+    def remember(self) -> dict[str, Any]:
+        """See ``Panel``."""
+        return {"mode": self.activity.mode}
+
+    def recall(self, state: dict[str, Any]) -> None:
+        """See ``Panel``."""
+        if state.get("mode") in FEED_MODES:
+            self.options = FeedOptions(mode=state["mode"], agent=self.options.agent)
+
+    def show(self, mode: FeedMode, agent: str | None) -> None:
+        """Show another mode, or another agent."""
+        session = self.context.find_session(agent) if agent is not None else None
+        self.activity = FeedModel(mode, session)
+        self.post_message(self.Renamed(self))
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Show the end of the log."""
+        self.is_paused, self.missed = False, 0
+        self._rows.is_following = True
+        self.run_worker(self._read(self.activity), group="read", exclusive=True)
+
+    def action_mode(self, mode: FeedMode) -> None:
+        """Show another mode."""
+        self.show(mode, self.activity.agent)
+
+    def action_pause(self) -> None:
+        """Hold still, or go on."""
+        if self.is_paused:
+            self.catch_up()
+        else:
+            self.is_paused = True
+            self._head.update()
+
+    def action_only(self) -> None:
+        """Only the agent of the line under the cursor, or all again."""
+        if self.activity.agent is not None:
+            self.show(self.activity.mode, None)
+            return
+        at = self._rows.cursor if self._rows.cursor is not None else -1
+        if self.activity.records:
+            self.show(self.activity.mode, self.activity.records[at].session)
+
+    @on(_Rows.Chosen)
+    def _chosen(self, event: _Rows.Chosen) -> None:
+        event.stop()
+        record = self.activity.records[event.at]
+        self.post_message(self.AgentWanted(record.session, record.seq))
+
+    @on(_Rows.OlderWanted)
+    def _older_wanted(self, event: _Rows.OlderWanted) -> None:
+        event.stop()
+        self.run_worker(self._read_older(self.activity), group="read", exclusive=True)
+
+    def _names_changed(self) -> None:
+        self._rows.refresh()
+
+    def _hear(self, records: "Sequence[Record]") -> None:
+        activity = self.activity
+        if self.is_paused or not activity.is_at_end:
+            self.missed += sum(activity.fits(record) for record in records)
+            self._head.update()
+            return
+        came, dropped = activity.live(records, may_drop=self._rows.is_following)
+        if not activity.is_at_end:
+            self.missed += sum(activity.fits(record) for record in records)
+            self._head.update()
+        elif came:
+            self._rows.moved(-dropped)
+
+    async def _read(self, activity: FeedModel) -> None:
+        try:
+            await activity.start(self.context.fleet)
+        except QuarterdeckError as error:
+            self.notify(sanitize_text(str(error)), severity="error", markup=False)
+        self.is_read = True
+        if activity is self.activity:
+            self._head.update()
+            self._rows.update()
+
+    async def _read_older(self, activity: FeedModel) -> None:
+        try:
+            came = await activity.older(self.context.fleet)
+        except QuarterdeckError as error:
+            self.notify(sanitize_text(str(error)), severity="error", markup=False)
+            return
+        if activity is self.activity:
+            self._head.update()
+            self._rows.moved(came)

@@ -1,1 +1,0 @@
-"""The feed panel: what all agents do."""

@@ -1,1 +1,0 @@
-"""The system panel: load of the machine and of the agents' processes."""

@@ -1,1 +1,0 @@
-"""The file tree panel."""
