@@ -18,7 +18,7 @@ import pytest
 from quarterdeck.drivers.agent_description import make_launch
 from quarterdeck.drivers.catalogue import find_agent
 from quarterdeck.drivers.daemon.codex.link import CodexLink
-from quarterdeck.drivers.daemon.codex.server import WebSocketStream
+from quarterdeck.drivers.daemon.codex.websocket_stream import WebSocketStream
 from quarterdeck.drivers.errors import OpenFailedError
 from quarterdeck.testing.model_server import ModelServer
 from quarterdeck.wire.errors import LinkError

@@ -3,9 +3,6 @@ from random import Random
 import pytest
 
 from quarterdeck.models.errors import (
-    CAP,
-    FIRST,
-    JITTER,
     CallError,
     ContextOverflowError,
     ModelSetupError,
@@ -16,8 +13,8 @@ from quarterdeck.models.errors import (
     StreamBrokenError,
     UnauthorizedError,
     VendorUnreachableError,
-    retry_delay,
 )
+from quarterdeck.models.retry import CAP, FIRST, JITTER, retry_delay
 
 
 def test_the_vendors_wait_is_kept_exactly():

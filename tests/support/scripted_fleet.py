@@ -50,7 +50,11 @@ class PlayedLink:
 
     def __init__(self, start: AgentStart, casting: "Casting") -> None:
         self.capabilities = Capabilities(
-            asks=True, resumes=True, forks=True, sets_model=True, steers=start.wish.agent != "pi"
+            asks=True,
+            resumes=True,
+            forks=True,
+            sets_model=True,
+            steers=start.wish.options.agent != "pi",
         )
         self.start_ = start
         self.casting = casting

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, assert_never, cast
 
 from msgspec.structs import replace
 
-from quarterdeck.models.errors import CallError, ContextOverflowError, ModelError, retry_delay
+from quarterdeck.models.errors import CallError, ContextOverflowError, ModelError
 from quarterdeck.models.model import (
     Delta,
     ModelInfo,
@@ -17,6 +17,7 @@ from quarterdeck.models.model import (
     ToolUseDelta,
     ToolUseStarted,
 )
+from quarterdeck.models.retry import retry_delay
 from quarterdeck.wire.content import text
 from quarterdeck.wire.conversation import Message, TextPart, ToolUsePart
 from quarterdeck.wire.events import (

@@ -1,4 +1,4 @@
-"""What can go wrong with a model, and when a failed call is tried again.
+"""What can go wrong with a model.
 
 ::
 
@@ -15,18 +15,12 @@
         └── StreamBrokenError        the stream stopped, stalled or was garbage
 """
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from quarterdeck.wire.conversation import Message
 from quarterdeck.wire.errors import QuarterdeckError
 
-if TYPE_CHECKING:
-    from random import Random
-
 __all__ = [
-    "CAP",
-    "FIRST",
-    "JITTER",
     "CallError",
     "ContextOverflowError",
     "ModelError",
@@ -38,7 +32,6 @@ __all__ = [
     "StreamBrokenError",
     "UnauthorizedError",
     "VendorUnreachableError",
-    "retry_delay",
 ]
 
 
@@ -111,25 +104,3 @@ class StreamBrokenError(CallError):
     """The stream stopped, stalled or was garbage."""
 
     retryable = True
-
-
-FIRST = 1.0
-"""Seconds before the first retry, when the vendor does not say."""
-CAP = 60.0
-"""The longest delay in seconds, when the vendor does not say."""
-JITTER = 0.25
-"""The share by which a delay of ours may be longer or shorter."""
-
-
-def retry_delay(attempt: int, error: ModelError, *, retries: int, random: "Random") -> float | None:
-    """Seconds to wait after attempt number ``attempt`` (from 1) failed; None: give up.
-
-    What the vendor asks for is waited exactly; else the delay doubles up to ``CAP``, moved by
-    ``JITTER`` with the help of ``random``.
-    """
-    if not isinstance(error, CallError) or not error.retryable or attempt > retries:
-        return None
-    if error.retry_after is not None:
-        return error.retry_after
-    delay = min(CAP, FIRST * 2.0 ** min(attempt - 1, 32))
-    return delay * (1 + JITTER * (2 * random.random() - 1))

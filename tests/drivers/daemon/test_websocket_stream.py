@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.drivers.daemon.codex.server import (
+from quarterdeck.drivers.daemon.codex.websocket_stream import (
     BadHandshakeError,
     WebSocketStream,
     check_address,

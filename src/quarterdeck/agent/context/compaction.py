@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from quarterdeck.models.errors import ContextOverflowError, ModelError, retry_delay
+from quarterdeck.models.errors import ContextOverflowError, ModelError
 from quarterdeck.models.model import Delta, Effort, Model, ModelRequest, ReplyFinished, ToolSpec
+from quarterdeck.models.retry import retry_delay
 from quarterdeck.wire.conversation import Message, Part, TextPart, ToolResultPart
 from quarterdeck.wire.events import CompactionChanged, Event, NoticePosted
 from quarterdeck.wire.ids import CompactionId, new_compaction_id
