@@ -6,8 +6,7 @@ import pytest
 from textual.widgets import Input
 
 from quarterdeck.wire.session_options import SessionLimits, SessionOptions, list_set
-from quarterdeck.workbench.option_text import OptionTextError, parse_option_text
-from quarterdeck.workbench.screens.spawn import SpawnScreen
+from quarterdeck.workbench.screens.spawn import OptionTextError, SpawnScreen, parse_option_text
 from tests.support.memory_fleet import FakeFleet
 from tests.support.workbench_app import opened, until
 
