@@ -257,7 +257,7 @@ async def test_a_client_that_goes_in_the_middle_ends_nothing(
     fleet.spawn_gate.clear()
     line = await Line.connect(socket)
     await line.hello()
-    wish = {"cwd": "/", "name": "ann", "prompt": "work"}
+    wish = {"options": {"cwd": "/"}, "name": "ann", "prompt": "work"}
     asked = {"jsonrpc": "2.0", "id": 2, "method": "fleet/spawn", "params": {"wish": wish}}
     line.writer.write(json.dumps(asked).encode() + b"\n")
     await line.ask("fleet/agents")

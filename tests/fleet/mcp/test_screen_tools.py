@@ -189,7 +189,7 @@ def test_keys_of_agents_act_on_no_agent():
 
     known = {command.name: command for command in COMMANDS}
     assert known.keys() >= KEY_COMMANDS
-    assert [name for name in KEY_COMMANDS if known[name].deed is not None] == []
+    assert [name for name in KEY_COMMANDS if known[name].agent_action is not None] == []
     acting = {"answer", "bind", "quit", "spawn", "stop", "trust", "widget", "demo", "host"}
     assert not acting & KEY_COMMANDS
 
