@@ -15,6 +15,7 @@ from quarterdeck.fleet.api import QueuedPrompt, SpawnOptions
 from quarterdeck.wire.content import ContentBlock, ImageContent, ResourceLink, TextContent, text
 from quarterdeck.wire.events import CommandsChanged, Prompted
 from quarterdeck.wire.ids import MessageId, SessionId, new_message_id
+from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.settings import Command
 from quarterdeck.workbench.commands.chat import find_editor_command
 from quarterdeck.workbench.completion import (
@@ -372,7 +373,11 @@ async def test_a_message_that_cannot_steer_stays_in_the_input(tmp_path: Path):
 
 async def test_without_a_turn_the_key_sends_a_prompt(tmp_path: Path):
     fleet = FakeFleet()
-    session = (await fleet.spawn(SpawnOptions(agent="claude", cwd="/work", name="ann"))).session
+    session = (
+        await fleet.spawn(
+            SpawnOptions(options=SessionOptions(agent="claude", cwd="/work"), name="ann")
+        )
+    ).session
     async with opened(fleet, tmp_path / "drafts", (120, 24)) as (app, pilot):
         await until(pilot, lambda: app.context.shown == session)
         app.main.chat.set_text("hello")

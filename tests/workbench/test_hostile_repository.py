@@ -18,6 +18,7 @@ from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.completion import list_files
 from quarterdeck.workbench.panels.diff_model import ChangesQuery, read_changes
+from quarterdeck.workbench.panels.panel import Panel
 from quarterdeck.workbench.panels.tree_model import read_status_marks
 from quarterdeck.workbench.preferences.store import load_preferences
 from quarterdeck.workbench.screens.key_guard import QUIET
@@ -140,10 +141,12 @@ async def test_the_whole_workbench_with_an_agent_in_it(hostile: HostileRepositor
         await pilot.pause(QUIET + 0.05)
         await pilot.press("n")
         await until(pilot, lambda: len(app.screen_stack) == 1)
+        count = len(app.query(Panel))
         for words in PANELS:
             app.action_command("open", words)
-            await pilot.pause()
+            await until(pilot, lambda: len(app.query(Panel)) > count)
             app.action_command("close-panel", "")
+            await until(pilot, lambda: len(app.query(Panel)) == count)
         app.action_command("open", "tree")
         await until(pilot, lambda: "nested/" in screen_text(app))
         app.action_command("open", "diff")

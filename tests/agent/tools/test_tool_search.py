@@ -134,7 +134,7 @@ async def test_grep_modes(call, root: Path):
     )
     assert await call("grep", pattern="X", path="a.py") == "Nothing in a.py matches 'X'."
     assert await call("grep", pattern="X", path="a.py", ignore_case=True, limit=1) == (
-        "a.py:1:x = 1\n(2 matching lines in 1 files; only the first 1 are shown: "
+        "a.py:1:x = 1\n(2 matching lines in 1 file; only the first 1 are shown: "
         "narrow the search with path, glob or pattern)"
     )
     assert await call("grep", pattern="4", path="d") == "d/b.py:1:x = 4"
@@ -156,7 +156,7 @@ async def test_grep_multiline(call, root: Path):
     )
     assert await call("grep", pattern=r"f\(\n") == r"Nothing in . matches 'f\\(\\n'."
     assert await call("grep", pattern="^def", multiline=True, mode="count") == (
-        "a:2\n(2 matches in 1 files)"
+        "a:2\n(2 matches in 1 file)"
     )
 
 
@@ -188,7 +188,7 @@ async def test_large_result_is_cut_and_counted(call, root: Path):
     plant(root, {"a": ("hit" + "z" * 300 + "\n") * 1000})
     told = await call("grep", pattern="hit", limit=1000)
     assert len(told) < 51_000
-    assert "(1000 matching lines in 1 files; only the first 16" in told
+    assert "(1000 matching lines in 1 file; only the first 16" in told
 
 
 async def test_grep_refuses_what_it_cannot_do(call, root: Path):

@@ -16,7 +16,7 @@ async def test_new_file_gets_its_parents(call, root: Path):
     assert prepared.call.paths[0].access == "write"
     assert not (root / "a").exists()
     outcome = await call.finish(prepared)
-    assert outcome.result[0].text == "Created a/b/c.txt: 1 lines, 3 bytes."
+    assert outcome.result[0].text == "Created a/b/c.txt: 1 line, 3 bytes."
     assert (root / "a/b/c.txt").read_text() == "hi\n"
 
 

@@ -95,12 +95,12 @@ def _custom(name: str) -> CustomKind:
 def guard_custom_widgets(parent: "DOMNode", widgets: "Iterable[Widget]") -> None:
     """Guard widgets that were just mounted in a custom widget; an application calls it."""
     # Not imported: where no custom widget was loaded there is nothing to guard.
-    guard = sys.modules.get(f"{__package__}.guard")
+    guard = sys.modules.get(f"{__package__}.loader")
     if guard is not None:
         guard.guard_children(parent, widgets)
 
 
 def blame_custom_widget(error: Exception) -> bool:
     """Whether an error came from a custom widget, which is replaced by a box that shows it."""
-    guard = sys.modules.get(f"{__package__}.guard")
+    guard = sys.modules.get(f"{__package__}.loader")
     return guard is not None and guard.blame_panel(error)
