@@ -25,9 +25,10 @@ from textual.pilot import Pilot
 from quarterdeck.config.places import Places
 from quarterdeck.fleet.api import SpawnOptions
 from quarterdeck.fleet.local import LocalFleet
+from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.session_options import SessionOptions
-from quarterdeck.workbench.app import Workbench, now
+from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.context import WorkbenchContext
 from quarterdeck.workbench.drafts import Drafts
 from quarterdeck.workbench.screens.key_guard import QUIET
@@ -312,7 +313,7 @@ async def staged(folder: Path) -> AsyncGenerator[Stage]:
 
     async with LocalFleet.open(places, environment) as fleet:
         drafts = Drafts(folder / "drafts")
-        context = WorkbenchContext(fleet=fleet, drafts=drafts, cwd=WORK, clock=now)
+        context = WorkbenchContext(fleet=fleet, drafts=drafts, cwd=WORK, clock=read_wall_clock)
         context.discovery.places = places
         context.discovery.environment = {
             "PATH": str(folder / "bin"),

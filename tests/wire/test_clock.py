@@ -19,7 +19,6 @@ from quarterdeck.wire.clock import (
 READERS = {"time_ns", "strftime", "localtime", "gmtime", "fromtimestamp", "utcnow"}
 HOME = "wire/clock.py"
 OTHERS = {
-    "workbench/app.py": "has a helper of its own until the workbench is composed anew",
     "testing/model_server.py": "seconds in the log of requests, as vendors write them",
 }
 _MOMENT = 1_700_000_000_123_456

@@ -1,4 +1,4 @@
-"""``quarterdeck demo``: two agents mend a small project; no key and no network needed."""
+"""``quarterdeck demo``: two agents fix a small project; no key and no network needed."""
 
 import asyncio
 from contextlib import aclosing

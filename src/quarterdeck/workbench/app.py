@@ -6,7 +6,6 @@ import asyncio
 import select
 import signal
 import sys
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from .screens.question import QuestionScreen
     from .screens.trust import TrustScreen
 
-__all__ = ["Workbench", "exit_on_signals", "is_terminal_gone", "now"]
+__all__ = ["Workbench", "exit_on_signals", "is_terminal_gone"]
 
 
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -84,11 +83,6 @@ _LOOK = 2.0
 """Seconds between two looks whether the terminal is still there."""
 _STAYED = 0.3
 """Seconds after which an agent is looked at, and not only passed on the way to another."""
-
-
-def now() -> int:
-    """Microseconds since the epoch."""
-    return time.time_ns() // 1000
 
 
 def _load_screen_calls() -> Mapping[str, ScreenCallSpec]:
