@@ -77,7 +77,7 @@ class _Commit:
         return [self._program, *words]
 
     def turn_command(self, prompt: str) -> list[str]:
-        return self.command(*make_own_turn(prompt, "--allow", "bash(true)"))
+        return self.command(*make_own_turn(prompt, "--allow", "bash(true:*)"))
 
     def acp_command(self) -> list[str]:
         return self.command("acp")
