@@ -115,6 +115,8 @@ class BlockBuilder:
         event = record.event
         if isinstance(event, MessageChunk | ThoughtChunk):
             self._chunk(record, event)
+        elif isinstance(event, WorktreeEvent):
+            self._describe(record, event)
         elif not self._is_unseen(event):
             self._end_text()
             self._event(record, event)
@@ -187,9 +189,7 @@ class BlockBuilder:
             self.touch(last, last.last)
 
     def _event(self, record: Record, event: Event) -> None:
-        if isinstance(event, WorktreeEvent):
-            self._describe(record, event)
-            return
+        assert not isinstance(event, WorktreeEvent)
         match event:
             case Prompted():
                 self._prompt(record.seq, event)
@@ -259,6 +259,7 @@ class BlockBuilder:
 
     def _describe(self, record: Record, event: Event) -> None:
         if (note := describe_event(event)) is not None:
+            self._end_text()
             self._note(record, note.text, note.severity)
 
     def _note(self, record: Record, text: str, severity: Severity) -> None:
