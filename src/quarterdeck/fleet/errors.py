@@ -13,6 +13,8 @@
     ├── NotAChildError       an agent may act on its own children only
     ├── ExceedsParentError   a child that could do more than the agent that starts it
     ├── FleetLimitError      a limit on agents or on depth
+    ├── LandingRefusedError  the work of an agent cannot be landed as it is
+    ├── NoSuchLandingError   no landing has this id
     ├── WorkbenchCallError   a workbench did not do what it was called for
     │   ├── NoWorkbenchError     none is open
     │   ├── WorkbenchGoneError   it was closed meanwhile
@@ -37,10 +39,12 @@ __all__ = [
     "HostVersionError",
     "InvalidAgentNameError",
     "InvalidOptionsError",
+    "LandingRefusedError",
     "NameTakenError",
     "NoHostError",
     "NoSuchAgentError",
     "NoSuchFleetTerminalError",
+    "NoSuchLandingError",
     "NoSuchRequestError",
     "NoWorkbenchError",
     "NotAChildError",
@@ -122,6 +126,18 @@ class ExceedsParentError(FleetError):
 
 class FleetLimitError(FleetError):
     """A limit on agents, depth or terminals; the message names it."""
+
+
+class LandingRefusedError(FleetError):
+    """The work of an agent cannot be landed as it is; nothing was changed, and it says why."""
+
+
+class NoSuchLandingError(FleetError):
+    """No landing has this id."""
+
+    def __init__(self, landing: str) -> None:
+        super().__init__(f"there is no landing {landing!r}; `quarterdeck land --list` shows them")
+        self.landing = landing
 
 
 class WorkbenchCallError(FleetError):
