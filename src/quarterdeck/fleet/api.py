@@ -25,6 +25,7 @@ from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
 from quarterdeck.wire.worktrees import ChangeCounts, ConflictFile, Worktree
 
 from .agent_state import AgentStateName
+from .landing.api import FleetLandings
 from .method import fleet_method
 
 __all__ = [
@@ -292,7 +293,7 @@ class WorkbenchRegistration(Protocol):
         ...
 
 
-class Fleet(FleetTerminals, Protocol):
+class Fleet(FleetTerminals, FleetLandings, Protocol):
     """Many agents, and terminals beside them."""
 
     @fleet_method(changes=True)

@@ -3,7 +3,7 @@
 Everything here blocks.
 """
 # Names may be no text, and are joined as they are.
-# ruff: noqa: PTH112, PTH114, PTH118, PTH208
+# ruff: noqa: PTH114
 
 import os
 import stat
@@ -18,6 +18,7 @@ from quarterdeck.system.git.repository import (
     find_repository,
     read_whole,
 )
+from quarterdeck.system.git.worktree import list_worktrees
 
 from .tree_change import GITLINK, TreeChange, diff_trees, list_filtered, measure_blobs
 
@@ -83,19 +84,10 @@ def _work_trees(repository: GitRepository) -> Iterator[tuple[str, str]]:
     if main is not None and common not in seen and _is_checkout(main, common):
         seen.add(common)
         yield main, common
-    try:
-        names = sorted(os.listdir(f"{common}/worktrees"))
-    except OSError:
-        return
-    for name in names:
-        git_dir = os.path.realpath(f"{common}/worktrees/{name}")
-        linked = _first_line(f"{git_dir}/gitdir")
-        if git_dir in seen or not linked.endswith("/.git"):
-            continue
-        top = os.path.join(git_dir, linked[:-5])
-        if os.path.isdir(top):
-            seen.add(git_dir)
-            yield os.path.realpath(top), git_dir
+    for one in list_worktrees(repository):
+        if one.git_dir not in seen and one.is_there:
+            seen.add(one.git_dir)
+            yield one.path, one.git_dir
 
 
 def _is_checkout(top: str, git_dir: str) -> bool:

@@ -7,25 +7,31 @@ it has few variables, a process group of its own and a time limit.
 # Names may be no text, and are joined as they are.
 
 import asyncio
-import os
-import shutil
+import logging
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from quarterdeck.system.api import CommandSpec, EndingDeadlines
 from quarterdeck.system.errors import GitError, OperatingSystemError
-from quarterdeck.system.git.repository import GitRepository
+from quarterdeck.system.git.repository import GitRepository, find_repository
+from quarterdeck.system.git.worktree import (
+    add_worktree,
+    delete_directory,
+    find_worktree,
+    remove_worktree,
+)
 from quarterdeck.system.output import OutputRing, Utf8Decoder
 from quarterdeck.system.process import spawn
 from quarterdeck.wire.ids import new_request_id
-from quarterdeck.wire.private_files import make_private_directory
 
 __all__ = ["CheckOutcome", "CheckTree", "remove_check_trees", "run_check"]
 
+_log = logging.getLogger(__name__)
 _OUTPUT = 12_000
 _SECONDS = 300.0
 _PREFIX = "quarterdeck-check-"
@@ -63,11 +69,9 @@ class CheckTree:
     """
 
     def __init__(self, repository: GitRepository, directory: Path) -> None:
-        name = f"{_PREFIX}{new_request_id()[-12:]}"
-        self.path = directory / name
-        self._admin = Path(repository.common_dir, "worktrees", name)
+        self.path = directory / f"{_PREFIX}{new_request_id()[-12:]}"
         self._repository = repository
-        self._commit: str | None = None
+        self._tree: GitRepository | None = None
 
     def check_out(self, commit: str) -> None:
         """Let its files be those of a commit; what a command left there stays. Blocks.
@@ -76,46 +80,38 @@ class CheckTree:
             GitError: it cannot be written.
         """
         try:
-            if self._commit is None:
-                self._make(commit)
-            (self._admin / "HEAD").write_text(f"{commit}\n")
-            tree = GitRepository(
-                top=str(self.path),
-                git_dir=str(self._admin),
-                common_dir=self._repository.common_dir,
-                head=commit,
-                object_format=self._repository.object_format,
-                settings=self._repository.settings,
-            )
-            tree.change(("read-tree", "--reset", "-u", commit), seconds=_SECONDS)
+            if self._tree is None:
+                self._tree = add_worktree(self._repository, str(self.path), commit=commit)
+                return
+            Path(self._tree.git_dir, "HEAD").write_text(f"{commit}\n")
         except OSError as error:
             raise GitError(f"cannot write the worktree {str(self.path)!r}: {error}") from error
-        self._commit = commit
-
-    def _make(self, commit: str) -> None:
-        make_private_directory(self.path)
-        self._admin.mkdir(parents=True)
-        (self._admin / "HEAD").write_text(f"{commit}\n")
-        (self._admin / "commondir").write_text("../..\n")
-        (self._admin / "gitdir").write_bytes(os.fsencode(self.path / ".git") + b"\n")
-        (self.path / ".git").write_bytes(b"gitdir: " + os.fsencode(self._admin) + b"\n")
+        self._tree = replace(self._tree, head=commit)
+        self._tree.change(("read-tree", "--reset", "-u", commit), seconds=_SECONDS)
 
     def remove(self) -> None:
         """Delete it. Blocks."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        shutil.rmtree(self._admin, ignore_errors=True)
+        _remove(self._repository, self.path)
 
 
 def remove_check_trees(directory: Path) -> None:
     """Delete what a killed host left. Blocks."""
-    with suppress(OSError):
-        for path in directory.glob(f"{_PREFIX}*"):
-            with suppress(OSError):
-                said = (path / ".git").read_bytes()
-                admin = Path(os.fsdecode(said.removeprefix(b"gitdir: ").rstrip(b"\n")))
-                if admin.name == path.name and admin.parent.name == "worktrees":
-                    shutil.rmtree(admin, ignore_errors=True)
-            shutil.rmtree(path, ignore_errors=True)
+    for path in sorted(directory.glob(f"{_PREFIX}*")):
+        try:
+            repository = find_repository(str(path))
+        except GitError:
+            repository = None
+        _remove(repository, path)
+
+
+def _remove(repository: GitRepository | None, path: Path) -> None:
+    try:
+        found = find_worktree(repository, str(path)) if repository is not None else None
+        if found is not None:
+            remove_worktree(found)
+        delete_directory(str(path))
+    except (GitError, OSError) as error:
+        _log.warning("the temporary worktree %s could not be deleted: %s", path, error)
 
 
 async def run_check(

@@ -62,6 +62,8 @@ class LandingIntent(Struct, frozen=True, kw_only=True):
     """The whole name of the branch."""
     old: str
     new: str
+    is_new: bool = False
+    """The branch does not exist before; ``old`` is where it begins."""
     method: LandingMethod
     counts: ChangeCounts = ChangeCounts()
     checkout: BranchCheckout | None = None
@@ -195,7 +197,8 @@ class _Landing:
 
     def _move_references(self) -> None:
         intent = self._intent
-        updates = [ReferenceUpdate(name=intent.into, new=intent.new, old=intent.old), *self._more]
+        old = None if intent.is_new else intent.old
+        updates = [ReferenceUpdate(name=intent.into, new=intent.new, old=old), *self._more]
         if intent.branch is not None and intent.rest is not None:
             updates.append(ReferenceUpdate(name=intent.branch, new=intent.rest, old=intent.head))
         try:
@@ -243,7 +246,7 @@ class _Landing:
 
 
 def _has_moved(repository: GitRepository, intent: LandingIntent) -> bool:
-    if read_reference(repository, intent.into) != intent.old:
+    if read_reference(repository, intent.into) != (None if intent.is_new else intent.old):
         return True
     return (
         intent.branch is not None
