@@ -7,7 +7,9 @@ Everything here blocks.
 
 import os
 import stat
+import tempfile
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -15,6 +17,7 @@ from quarterdeck.agent.checkpoints.file_state import path_text
 from quarterdeck.system.errors import GitError
 from quarterdeck.system.git.repository import (
     GitRepository,
+    copy_whole,
     find_repository,
     read_whole,
 )
@@ -107,25 +110,34 @@ def _first_line(path: str) -> str:
     return os.fsdecode(data.split(b"\n", 1)[0]).strip()
 
 
-def list_changed(repository: GitRepository, index: str, commit: str) -> list[bytes]:
-    """Tracked files that are not as in a commit, in an index or on disk. Raises GitError.
-
-    ``index`` is a private copy; its knowledge of file times is renewed.
-    """
-    run = repository.change
-    words = ("update-index", "-q", "--refresh", "--really-refresh")
-    run(words, index=index, settings=("core.splitIndex=false",), seconds=60.0, accepted=(0, 1))
-    staged = run(
-        ("diff-index", "--cached", "-z", "--name-only", commit), index=index, seconds=60.0
-    ).data
-    files = run(("diff-files", "-z", "--name-only"), index=index, seconds=60.0).data
-    return sorted({*staged.split(b"\0"), *files.split(b"\0")} - {b""})
+def list_changed(repository: GitRepository, commit: str) -> list[bytes]:
+    """Tracked files that are not as in a commit, in the index or on disk. Raises GitError."""
+    with tempfile.TemporaryDirectory(prefix="quarterdeck-landing-") as folder:
+        index = Path(folder, "index")
+        copy_whole(repository.index, index)
+        return _list_changed(repository, str(index), commit)
 
 
-def find_obstacle(checkout: BranchCheckout, index: str, old: str, new: str) -> str | None:
+def _list_changed(repository: GitRepository, index: str, commit: str) -> list[bytes]:
+    def run(*words: str, given: bytes = b"", accepted: Sequence[int] = (0,)) -> set[bytes]:
+        settings = ("core.splitIndex=false", "core.untrackedCache=false")
+        answer = repository.change(
+            words, index=index, settings=settings, given=given, seconds=60.0, accepted=accepted
+        )
+        return set(answer.data.split(b"\0")) - {b""}
+
+    # *Assume unchanged* is a promise of the person's; it must not hide an edit here.
+    hidden = [line[2:] for line in run("ls-files", "-z", "-v") if line[:1].islower()]
+    if hidden:
+        given = b"\0".join(hidden)
+        run("update-index", "--no-assume-unchanged", "-z", "--stdin", given=given)
+    run("update-index", "-q", "--refresh", accepted=(0, 1))
+    staged = run("diff-index", "--cached", "-z", "--name-only", commit)
+    return sorted(staged | run("diff-files", "-z", "--name-only"))
+
+
+def find_obstacle(checkout: BranchCheckout, old: str, new: str) -> str | None:
     """Why the files of a checkout cannot follow from one commit to another; None if they can.
-
-    ``index`` is a private copy of the checkout's.
 
     Raises:
         GitError: it cannot be read.
@@ -133,7 +145,7 @@ def find_obstacle(checkout: BranchCheckout, index: str, old: str, new: str) -> s
     if checkout.under_way:
         return f"{checkout.under_way} is under way in {checkout.top!r}; finish it first"
     repository = checkout.open()
-    if changed := list_changed(repository, index, old):
+    if changed := list_changed(repository, old):
         return (
             f"{checkout.top!r} has uncommitted changes: {name_some(changed)}; commit or stash them"
         )

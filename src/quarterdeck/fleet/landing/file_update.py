@@ -6,12 +6,13 @@ the old or the new content, or a beginning of the new one: what a person wrote m
 Everything here blocks.
 """
 # Names may be no text, and are joined as they are.
-# ruff: noqa: PTH105, PTH106, PTH108, PTH114, PTH115, PTH123, PTH211
+# ruff: noqa: PTH105, PTH106, PTH108, PTH123
 
 import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from pathlib import Path
 from quarterdeck.system.errors import GitError
 from quarterdeck.system.file_reader import read_regular_file
 from quarterdeck.system.git.repository import GitRepository, copy_whole
+from quarterdeck.wire.clock import read_wall_seconds
 
 from ..errors import LandingRefusedError
 from .tree_change import GITLINK, TreeChange, diff_trees
@@ -27,6 +29,7 @@ __all__ = ["IndexLock", "restore_files", "write_files"]
 
 _SETTINGS = ("core.splitIndex=false", "core.untrackedCache=false")
 _SECONDS = 300.0
+_UNSEEN = 10.0
 _MARK = b"quarterdeck landing "
 
 
@@ -86,6 +89,12 @@ class IndexLock:
             return read_regular_file(self._lock, 1000) == self._words
         return False
 
+    def wait_for_orphan(self) -> None:
+        """Wait for a git that a killed process had started on the private index. Blocks."""
+        end = time.monotonic() + _SECONDS
+        while _is_used(self.private) and time.monotonic() < end:
+            time.sleep(0.05)
+
     def copy(self) -> None:
         """Begin again with what the index is now. Raises GitError, OSError."""
         Path(f"{self.private}.lock").unlink(missing_ok=True)
@@ -94,7 +103,7 @@ class IndexLock:
 
     def adopt(self, commit: str) -> None:
         """Let the private index be that of a commit; files are not touched. Raises GitError."""
-        self.run("read-tree", "-m", commit)
+        self.run("read-tree", "--reset", commit)
         self.run("update-index", "-q", "--refresh", accepted=(0, 1))
 
     def run(self, *words: str, accepted: Sequence[int] = (0,)) -> bytes:
@@ -126,12 +135,30 @@ class IndexLock:
                 os.unlink(self._lock)
 
 
+def _is_used(index: str) -> bool:
+    """Whether a process works on an index; where that cannot be seen, whether one may."""
+    lock = Path(f"{index}.lock")
+    if not lock.exists():
+        return False
+    if not Path("/proc/self/environ").exists():
+        with suppress(OSError):
+            return read_wall_seconds() - lock.stat().st_mtime < _UNSEEN
+        return False
+    wanted = b"GIT_INDEX_FILE=" + os.fsencode(index)
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if wanted in path.read_bytes().split(b"\0"):
+                return True
+    return False
+
+
 def write_files(lock: IndexLock, old: str, new: str) -> None:
     """Bring files and the private index from one commit to another, by git itself.
 
     Raises:
         GitError: a file could not be written; some may be.
     """
+    lock.run("update-index", "-q", "--refresh", accepted=(0, 1))
     lock.run("read-tree", "-m", "-u", old, new)
 
 
@@ -169,92 +196,104 @@ class _Restore:
         self._top = os.fsencode(repository.top)
 
     def run(self, old: str, new: str) -> list[bytes]:
-        before = self._write_out("old", old, [c.path for c in self._changes if not c.is_added])
-        after = self._write_out("new", new, [c.path for c in self._changes if not c.is_removed])
+        not_old = self._list_differing("old", old)
+        not_new = self._list_differing("new", new)
         left: list[bytes] = []
+        wanted: list[bytes] = []
         # What came is removed first: a directory may be where a file was.
-        ordered = sorted(self._changes, key=lambda one: (not one.is_added, one.path))
-        for one in ordered:
-            target = self._top + b"/" + one.path
-            is_ours = _may_replace(target, before + b"/" + one.path, after + b"/" + one.path)
-            if is_ours is None:
-                continue  # it is as it was
-            if not is_ours or not self._is_reached(one.path):
-                left.append(one.path)
+        for one in sorted(self._changes, key=lambda one: (not one.is_added, one.path)):
+            if self._is_as_before(one, not_old):
                 continue
-            self._put_back(one, target, before + b"/" + one.path)
+            if not self._is_reached(one.path):
+                if not one.is_added:
+                    left.append(one.path)
+            elif not self._is_ours(one, one.path in not_new):
+                left.append(one.path)
+            elif one.is_added:
+                self._remove(one.path)
+            else:
+                wanted.append(one.path)
+        self._check_out(wanted)
         return left
 
-    def _write_out(self, name: str, commit: str, paths: Sequence[bytes]) -> bytes:
-        """The files of a commit as a checkout has them, in a directory of ours."""
-        place = self._folder / name
-        place.mkdir()
-        index = str(self._folder / f"index-{name}")
+    def _is_as_before(self, change: TreeChange, not_old: set[bytes]) -> bool:
+        if not change.is_added:
+            return change.path not in not_old
+        mode = _mode(self._top + b"/" + change.path)
+        return mode is None or stat.S_ISDIR(mode)
+
+    def _list_differing(self, name: str, commit: str) -> set[bytes]:
+        """Files of a commit that are not so on disk, line ends converted as git does."""
+        index = str(self._folder / name)
         run = self._repository.change
         run(("read-tree", commit), index=index, settings=_SETTINGS, seconds=_SECONDS)
-        if paths:
-            run(
-                ("checkout-index", "-f", "-q", f"--prefix={place}/", "-z", "--stdin"),
-                index=index,
-                settings=_SETTINGS,
-                given=b"".join(path + b"\0" for path in paths),
-                seconds=_SECONDS,
-            )
-        return os.fsencode(place)
+        run(
+            ("update-index", "-q", "--refresh"),
+            index=index,
+            settings=_SETTINGS,
+            seconds=_SECONDS,
+            accepted=(0, 1),
+        )
+        words = ("diff-files", "-z", "--name-only")
+        return set(run(words, index=index, seconds=_SECONDS).data.split(b"\0")) - {b""}
 
     def _is_reached(self, path: bytes) -> bool:
-        """Whether no link leads to it."""
+        """Whether everything above it is a directory, or nothing yet."""
         parts = path.split(b"/")[:-1]
-        return not any(
-            os.path.islink(b"/".join((self._top, *parts[: n + 1]))) for n in range(len(parts))
-        )
+        for count in range(1, len(parts) + 1):
+            mode = _mode(b"/".join((self._top, *parts[:count])))
+            if mode is None:
+                return True
+            if not stat.S_ISDIR(mode):
+                return False
+        return True
 
-    def _put_back(self, change: TreeChange, target: bytes, source: bytes) -> None:
-        if change.is_added:
-            with suppress(FileNotFoundError):
-                os.unlink(target)
-            self._remove_empty(change.path)
-            return
-        Path(os.fsdecode(target)).parent.mkdir(parents=True, exist_ok=True)
-        temporary = target + b".quarterdeck-restore"
+    def _is_ours(self, change: TreeChange, is_not_new: bool) -> bool:
+        """Whether what is there was written by the landing, in whole or in part."""
+        path = self._top + b"/" + change.path
+        mode = _mode(path)
+        if mode is None:
+            return True  # git removes a file before it writes it again
+        if stat.S_ISDIR(mode) or change.is_removed:
+            return False
+        if not is_not_new:
+            return True
+        if not stat.S_ISREG(mode):
+            return False
+        words = ("cat-file", "blob", change.new_blob)
+        whole = self._repository.ask(words, seconds=_SECONDS).data
+        with open(path, "rb") as file:
+            begun = file.read()
+        plain = (whole, whole.replace(b"\r\n", b"\n"))
+        return any(one.startswith(two) for one in plain for two in (begun, _without_returns(begun)))
+
+    def _remove(self, path: bytes) -> None:
         with suppress(FileNotFoundError):
-            os.unlink(temporary)
-        if os.path.islink(source):
-            os.symlink(os.readlink(source), temporary)
-        else:
-            shutil.copy(source, temporary)
-        os.replace(temporary, target)
-
-    def _remove_empty(self, path: bytes) -> None:
+            os.unlink(self._top + b"/" + path)
         while path := path.rpartition(b"/")[0]:
             try:
                 os.rmdir(self._top + b"/" + path)
             except OSError:
                 return
 
-
-def _may_replace(target: bytes, before: bytes, after: bytes) -> bool | None:
-    """Whether a file is one that a landing wrote, in whole or in part; None: it is as before."""
-    now, old, new = (_content(path) for path in (target, before, after))
-    if now == old:
-        return None
-    if now is None:
-        return True  # git removes a file before it writes it again
-    if new is None:
-        return False
-    return now[0] == new[0] and new[1].startswith(now[1])
+    def _check_out(self, paths: Sequence[bytes]) -> None:
+        if paths:
+            self._repository.change(
+                ("checkout-index", "-f", "-q", "-z", "--stdin"),
+                index=str(self._folder / "old"),
+                settings=_SETTINGS,
+                given=b"".join(path + b"\0" for path in paths),
+                seconds=_SECONDS,
+            )
 
 
-def _content(path: bytes) -> tuple[str, bytes] | None:
-    """The kind of a file with its content; None: there is none."""
+def _without_returns(data: bytes) -> bytes:
+    """With line ends as in the repository; a file that was cut may end within one."""
+    return data.removesuffix(b"\r").replace(b"\r\n", b"\n")
+
+
+def _mode(path: bytes) -> int | None:
     try:
-        status = os.lstat(path)
+        return os.lstat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
         return None
-    if stat.S_ISLNK(status.st_mode):
-        return "link", os.readlink(path)
-    if not stat.S_ISREG(status.st_mode):
-        return "other", b""
-    kind = "program" if status.st_mode & stat.S_IXUSR else "file"
-    with open(path, "rb") as file:
-        return kind, file.read()

@@ -160,9 +160,7 @@ class _Landing:
             self._take_locks()
             self._on_step("locked")
             if intent.checkout is not None and self._files is not None:
-                obstacle = find_obstacle(
-                    intent.checkout, self._files.private, intent.old, intent.new
-                )
+                obstacle = find_obstacle(intent.checkout, intent.old, intent.new)
                 if obstacle is not None:
                     raise LandingRefusedError(obstacle)
             if self._own is not None and intent.rest is not None:
@@ -285,6 +283,13 @@ def recover_landings(directory: Path) -> list[RecoveredLanding]:
 
 
 def _recover(intent: LandingIntent) -> RecoveredLanding:
+    locks = [
+        IndexLock(one.open(), intent.id)
+        for one in (intent.checkout, intent.worktree)
+        if one is not None
+    ]
+    for lock in locks:
+        lock.wait_for_orphan()
     repository = expect_repository(intent.repository)
     tip = read_reference(repository, intent.into)
     has_landed = tip is not None and is_ancestor(repository, intent.new, tip)

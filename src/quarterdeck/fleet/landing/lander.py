@@ -5,7 +5,6 @@ All git is run in threads; ``Lander`` itself keeps no state.
 
 import asyncio
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from quarterdeck.system.git.references import (
 )
 from quarterdeck.system.git.repository import (
     GitRepository,
-    copy_whole,
     expect_repository,
     find_identity,
     find_repository,
@@ -192,7 +190,7 @@ class Lander:
         """
         if landing.checkout is None:
             return None
-        return await asyncio.to_thread(_find_obstacle, landing.checkout, plan)
+        return await asyncio.to_thread(find_obstacle, landing.checkout, plan.before, plan.commit)
 
     async def count(
         self, landing: PreparedLanding, plan: LandingPlan
@@ -244,13 +242,6 @@ def _mark_landed(landing: PreparedLanding, plan: LandingPlan) -> ReferenceUpdate
     )
     name = landed_reference(landing.session, landing.into)
     return ReferenceUpdate(name=name, new=mark, old=read_reference(landing.repository, name))
-
-
-def _find_obstacle(checkout: BranchCheckout, plan: LandingPlan) -> str | None:
-    with tempfile.TemporaryDirectory(prefix="quarterdeck-landing-") as folder:
-        index = Path(folder, "index")
-        copy_whole(checkout.open().index, index)
-        return find_obstacle(checkout, str(index), plan.before, plan.commit)
 
 
 def _count(
