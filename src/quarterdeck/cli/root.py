@@ -57,6 +57,12 @@ COMMANDS = {
     "answer": LazyCommand("quarterdeck.cli.fleet.inbox:answer", "Answer a request."),
     "logs": LazyCommand("quarterdeck.cli.fleet.logs:logs", "Show the transcript of AGENT."),
     "wait": LazyCommand("quarterdeck.cli.fleet.agent_control:wait", "Wait until agents are idle."),
+    "merge": LazyCommand(
+        "quarterdeck.cli.fleet.landing:merge", "Land the work of AGENT on a branch."
+    ),
+    "land": LazyCommand(
+        "quarterdeck.cli.fleet.landing:land", "Land several agents, each after its check."
+    ),
     "interrupt": LazyCommand(
         "quarterdeck.cli.fleet.agent_control:interrupt", "Interrupt the running turn of each agent."
     ),

@@ -62,6 +62,8 @@ class LandingOptions(Value, frozen=True, kw_only=True):
     """Keep the agent's worktree whatever the settings say."""
     now: bool = False
     """Also while a turn of the agent runs."""
+    expected: str | None = None
+    """The ``tree`` of a preview: refuse if the agent has changed something since."""
     hand_to: str | None = None
     """The agent that gets the conflicts or the output of the check as a prompt."""
     batch: bool = False
@@ -110,6 +112,8 @@ class LandingPreview(Struct, frozen=True, kw_only=True):
     method: LandingMethod
     target: LandingTarget
     message: str
+    tree: str
+    """Names all files of the agent as they are now."""
     counts: ChangeCounts = ChangeCounts()
     files: tuple[LandingFile, ...] = ()
     """The first of them."""

@@ -109,6 +109,7 @@ class LandingService:
             method=request.method,
             target=target,
             message=request.message,
+            tree=landing.work.tree,
             counts=counts,
             files=files,
             conflicts=await self._lander.describe_conflicts(landing, plan),

@@ -161,6 +161,10 @@ class LandingWorker:
     async def _land_once(self, request: LandingRequest, tree: CheckTree | None) -> LandingResult:
         entry, options = request.entry, request.options
         landing = await self.lander.prepare(entry.session, request.worktree, options)
+        if options.expected not in (None, landing.work.tree):
+            raise LandingRefusedError(
+                f"{entry.name!r} has changed files since the landing was shown; look at it again"
+            )
         plan = await self.lander.plan(landing, landing.tip, request.method, request.message)
         result = LandingResult(
             session=entry.session,
