@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from quarterdeck.config.trust import TrustStore
 from quarterdeck.fleet.errors import LandingRefusedError, NoSuchAgentError, NoSuchLandingError
 from quarterdeck.fleet.landing.api import LandingOptions, LandingQueueInfo, LandingResult
 from quarterdeck.fleet.local import LocalFleet
@@ -22,7 +23,7 @@ from quarterdeck.wire.worktrees import Worktree
 from tests.support.deadlines import SOON
 from tests.support.hostile_repository import make_hostile_repository
 from tests.support.landing_cases import tip_of
-from tests.support.scripted_fleet import Casting, events_of, fleet_of, wish
+from tests.support.scripted_fleet import Casting, events_of, fleet_of, places_in, wish
 from tests.support.work_trees import git, new_repository, state_of
 
 
@@ -86,8 +87,12 @@ def in_thread(work, *words):
 
 
 @pytest.fixture
-async def yard(tmp_path: Path) -> AsyncIterator[Yard]:
-    folder = tmp_path.resolve()
+def folder(tmp_path: Path) -> Path:
+    return tmp_path.resolve()
+
+
+@pytest.fixture
+async def yard(folder: Path) -> AsyncIterator[Yard]:
     await in_thread(new_repository, folder / "project", {"a.txt": "a\nb\nc\n", "b.txt": "b\n"})
     # The branch is not checked out, so that it can be moved alone.
     await in_thread(git, folder / "project", "checkout", "-q", "-b", "elsewhere")
@@ -116,14 +121,13 @@ async def test_work_is_landed_and_noted(yard: Yard):
 
 async def test_a_second_landing_takes_what_is_new(yard: Yard):
     top = await yard.spawn("ann", {"a.txt": "a\nB\nc\n"})
-    for method in ("squash", "merge", "rebase"):
+    methods = ("squash", "merge", "squash", "rebase", "merge", "rebase", "squash", "squash")
+    for number, method in enumerate(methods):
+        (top / "a.txt").write_text(f"a\nB{number}\nc\n")
         result = await yard.land("ann", method=method)
-        assert result.state in ("landed", "unchanged"), result
-        text = (top / "a.txt").read_text()
-        (top / "a.txt").write_text(text.replace("B", f"B{method}"))
-        result = await yard.land("ann", method="squash")
-        assert (result.state, result.reason) == ("landed", "")
-        assert await in_thread(yard.read, "a.txt") == (top / "a.txt").read_text()
+        assert (result.state, result.reason) == ("landed", ""), method
+        assert await in_thread(yard.read, "a.txt") == f"a\nB{number}\nc\n"
+        assert (await yard.land("ann", method="squash")).state == "unchanged"
 
 
 async def test_uncommitted_work_is_committed_on_the_agents_branch_by_a_merge(yard: Yard):
@@ -284,12 +288,23 @@ async def test_a_check_gates_a_landing(yard: Yard):
 
 async def test_a_check_that_takes_too_long_is_ended(yard: Yard):
     await yard.spawn("ann", {"new.txt": "x\n"})
-    settings = yard.fleet._landing._context.load_settings(str(yard.project))
-    quick = replace(settings, check="sleep 100", check_timeout=0.2)
-    context = replace(yard.fleet._landing._context, load_settings=lambda _: quick)
-    yard.fleet._landing._worker.context = context
+    settings = '[landing]\ncheck = "sleep 100"\ncheck_timeout = 0.2\n'
+    (yard.folder / "home" / "config.toml").write_text(settings)
     failed = await yard.land("ann")
     assert failed.state == "check" and "was ended" in failed.reason
+
+
+async def test_a_projects_check_counts_only_if_it_is_trusted(yard: Yard):
+    await yard.spawn("ann", {"new.txt": "x\n"})
+    place = yard.project / ".quarterdeck"
+    place.mkdir()
+    (place / "config.toml").write_text('[landing]\ncheck = "false"\nmethod = "merge"\n')
+    preview = await yard.fleet.preview_landing("ann", LandingOptions())
+    assert (preview.check, preview.method) == (None, "squash")
+    store = TrustStore(places_in(yard.folder / "home").trust_file)
+    await in_thread(store.trust, yard.project)
+    preview = await yard.fleet.preview_landing("ann", LandingOptions())
+    assert (preview.check, preview.method) == ("false", "merge")
 
 
 async def test_a_queue_lands_one_after_the_other(yard: Yard):
@@ -366,8 +381,7 @@ async def test_queues_of_different_branches_are_refused(yard: Yard):
         await yard.fleet.queue_landings([], LandingOptions())
 
 
-async def test_what_a_killed_host_left_is_completed_and_noted(tmp_path: Path):
-    folder = tmp_path.resolve()
+async def test_what_a_killed_host_left_is_completed_and_noted(folder: Path):
     await in_thread(new_repository, folder / "project", {"a.txt": "a\n"})
     await in_thread(git, folder / "project", "checkout", "-q", "-b", "elsewhere")
 
@@ -393,24 +407,25 @@ async def test_what_a_killed_host_left_is_completed_and_noted(tmp_path: Path):
         assert len(await Yard(fleet, Casting(), folder).events("ann", ChangesLanded)) == 1
 
 
-async def test_a_hostile_repository_runs_nothing(tmp_path: Path):
-    hostile = await in_thread(make_hostile_repository, tmp_path.resolve())
+async def test_a_hostile_repository_runs_nothing(folder: Path):
+    hostile = await in_thread(make_hostile_repository, folder / "hostile")
     top, work = hostile.top, hostile.top / "worktree"
-    await in_thread(git, top, "update-ref", "refs/heads/landing", "main")
+    (top / ".git" / "refs" / "heads" / "landing").write_text(await in_thread(tip_of, top, "main"))
     for path in (work / "src" / "kept.py", work / "src" / "new.py"):
         path.write_text("x = 2\n")
     (work / "a.txt").write_text("one\n")
-    before = hostile.ran()
-    async with fleet_of(tmp_path / "home") as fleet:
+    async with fleet_of(folder / "home") as fleet:
         info = await fleet.spawn(wish(work, name="ann"))
-        yard = Yard(fleet, Casting(), tmp_path)
+        yard = Yard(fleet, Casting(), folder)
         base = await in_thread(tip_of, top, "main")
         value = Worktree(
             path=str(work), repository=str(top), base=base, base_ref="landing", branch="side"
         )
         await yard.assign(info.session, value)
         await fleet.wait(["ann"], timeout=SOON)
+        states: list[str] = []
         for method in ("squash", "merge", "rebase"):
-            result = await yard.land("ann", method=method, check="true")
-            assert result.state in ("landed", "unchanged"), result
-    assert hostile.ran() == before
+            states.append((await yard.land("ann", method=method, check="true")).state)
+            (work / "src" / "new.py").write_text(f"{method} = 1\n")
+        assert states == ["landed", "landed", "landed"]
+    assert hostile.ran() == []

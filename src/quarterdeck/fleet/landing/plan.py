@@ -117,7 +117,7 @@ class _Planner:
         theirs = self._rest()
         if is_ancestor(self._repository, theirs, self._tip):
             return self._nothing("merge")
-        merged = merge_commits(self._repository, self._tip, theirs)
+        merged = self._merge_with_tip(theirs)
         if merged.conflicts:
             return self._conflict("merge", merged)
         commit = self._commit(merged.tree, self._tip, theirs)
@@ -148,6 +148,18 @@ class _Planner:
         rest = tip_of_work if self._work.is_dirty and commit != self._tip else None
         return LandingPlan(method="rebase", before=self._tip, commit=commit, tree=tree, rest=rest)
 
+    def _merge_with_tip(self, theirs: str) -> MergedTree:
+        """What was squashed before is in no commit of both, and must not conflict with itself."""
+        landed = self._landed
+        if landed is None or self._has_commit_of(landed):
+            return merge_commits(self._repository, self._tip, theirs)
+        return merge_with_base(self._repository, landed.tree, self._tip_tree, self._work.tree)
+
+    def _has_commit_of(self, landed: LandedWork) -> bool:
+        return read_tree(self._repository, landed.head) == landed.tree and is_ancestor(
+            self._repository, landed.head, self._tip
+        )
+
     def _list_commits(self, last: str) -> list[CommitFields]:
         """What the branch does not have, oldest first, without merges."""
         words = ["rev-list", "--reverse", "--topo-order", "--no-merges"]
@@ -161,6 +173,8 @@ class _Planner:
     def _parent_tree(self, commit: CommitFields) -> str:
         if not commit.parents:
             return empty_tree(self._repository)
+        if self._landed is not None and commit.parents[0] == self._landed.head:
+            return self._landed.tree  # with what was not committed then
         return read_tree(self._repository, commit.parents[0])
 
     def _rest(self) -> str:
