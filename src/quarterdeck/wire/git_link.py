@@ -55,7 +55,9 @@ def _read(path: str) -> str | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return None
-        return os.fsdecode(file.read(_MOST).rstrip(b"\r\n"))
+        return os.fsdecode(os.read(descriptor, _MOST).rstrip(b"\r\n"))
+    finally:
+        os.close(descriptor)
