@@ -15,6 +15,7 @@ from quarterdeck.policy.modes import Containment
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import (
     LinkBrokenError,
+    LinkBusyError,
     LinkClosedError,
     LinkEndedError,
     LinkError,
@@ -56,7 +57,7 @@ from .errors import (
     UnenforceableError,
     UnsupportedError,
 )
-from .link import AgentExit, AgentLink, PermissionVerdict, ServedCall
+from .link import AgentExit, AgentLink, PermissionVerdict, RewindableLink, ServedCall
 from .permissions import UnusedPermissions, call_of, own_options, verdict_of
 from .tool_call_normalizer import ToolCallNormalizer
 from .turn import DriverTurn
@@ -384,6 +385,16 @@ class LinkSession:
         """End the running turn as cancelled, if there is one; returns when it has ended."""
         if self._turn is not None:
             await self._turn.interrupt()
+
+    async def rewind(self, turns: int) -> None:
+        """Take the last turns out of the agent's conversation; see ``driver.DriverSession``."""
+        link = self._alive()
+        self._need(link.capabilities.rewinds, "go back in its conversation")
+        if self._turns.locked():
+            raise LinkBusyError(f"session {self.id!r} is running a turn")
+        assert isinstance(link, RewindableLink)
+        async with self._turns:
+            await link.rewind(turns)
 
     async def set_mode(self, mode: str) -> None:
         """Change the agent's own mode."""

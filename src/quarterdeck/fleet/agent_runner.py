@@ -17,9 +17,10 @@ from quarterdeck.policy.gate import Gate
 from quarterdeck.wire.errors import LinkError, QuarterdeckError
 from quarterdeck.wire.events import Event, NoticePosted, SessionEnded, SessionSpawned
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
-from quarterdeck.wire.tasks import start_task
+from quarterdeck.wire.tasks import run_beside, start_task
 
 from .api import QueuedPrompt
+from .checkpoints.service import CheckpointService
 from .live_index import LiveIndex
 from .log_writer import LogWriter
 from .prompt_queue import PromptQueues
@@ -87,6 +88,7 @@ class AgentRunner:
         current: LiveIndex,
         notes: LogWriter,
         queues: PromptQueues,
+        checkpoints: CheckpointService,
     ) -> None:
         self.id = start.session
         self.session: DriverSession | None = None
@@ -98,6 +100,9 @@ class AgentRunner:
         self._current = current
         self._notes = notes
         self._queues = queues
+        self._turns = checkpoints.attach(
+            lambda: current.get(start.session), start.around, self._write
+        )
         self._fate: _Fate | None = None
         self._ending = asyncio.Event()
         self._killing = asyncio.Event()
@@ -110,6 +115,11 @@ class AgentRunner:
     def gate(self) -> Gate:
         """Where its requests are answered, also those of its start."""
         return self.session.gate if self.session is not None else self._start.gate
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a prompt has been taken that is not done with."""
+        return self._busy is not None
 
     @property
     def is_ending(self) -> bool:
@@ -157,7 +167,9 @@ class AgentRunner:
 
     async def _run(self) -> None:
         try:
-            self.session = await self._open()
+            await self._turns.open()
+            async with run_beside(self._turns.warm(), name=f"first snapshot of {self.id}"):
+                self.session = await self._open()
             if self.session is not None:
                 await self._live(self.session)
         except Exception as error:
@@ -214,12 +226,13 @@ class AgentRunner:
             self._busy = asyncio.Event()
             reason: str | None = None
             try:
-                await session.prompt(
-                    queued.content,
-                    origin=queued.origin,
-                    sender=queued.sender,
-                    message=queued.message,
-                )
+                async with self._turns.run(queued.content) as content:
+                    await session.prompt(
+                        content,
+                        origin=queued.origin,
+                        sender=queued.sender,
+                        message=queued.message,
+                    )
                 reason = "interrupted before it was sent"
             except LinkError:
                 # It is over: what waits may be sent when it is resumed.
@@ -265,6 +278,11 @@ class AgentRunner:
         return SessionEnded(how="broken", reason=reason, **details)
 
     async def _sink(
+        self, event: Event, *, turn: TurnId | None = None, parent: ToolCallId | None = None
+    ) -> None:
+        await self._turns.take(event, turn=turn, parent=parent)
+
+    async def _write(
         self, event: Event, *, turn: TurnId | None = None, parent: ToolCallId | None = None
     ) -> None:
         await self._notes.take(self.id, event, turn=turn, parent=parent)

@@ -1,14 +1,14 @@
 """The fleet's API: agents, inbox, terminals; the same methods in process and over a socket.
 
-Each method is declared here and nowhere else. One that is marked with ``fleet_method`` is a request
-of the same name on the socket (``fleet/spawn``), with the parameters and the result of its
-signature: they are what msgspec can write and read. The few without a mark have a form of their
-own there, see ``fleet.host.methods``.
+Each method is declared once, here or in the ``api`` of a part such as ``checkpoints``. One that is
+marked with ``fleet_method`` is a request of the same name on the socket (``fleet/spawn``), with the
+parameters and the result of its signature: they are what msgspec can write and read. The few
+without a mark have a form of their own there, see ``fleet.host.methods``.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -24,13 +24,13 @@ from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
 
 from .agent_state import AgentStateName
+from .checkpoints.api import FleetCheckpoints
+from .method import fleet_method
 
 __all__ = [
-    "FLEET_METHODS",
     "TERMINAL_VARIABLE",
     "AgentInfo",
     "Fleet",
-    "FleetMethod",
     "FleetStatus",
     "FleetTerminalOptions",
     "FleetTerminals",
@@ -43,36 +43,10 @@ __all__ = [
     "WaitFor",
     "WorkbenchHandler",
     "WorkbenchRegistration",
-    "fleet_method",
 ]
 
 TERMINAL_VARIABLE = "QUARTERDECK_TERMINAL"
 """Tells a program the id of the terminal that it runs in."""
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-class FleetMethod(NamedTuple):
-    """A method of the fleet that is one request and one answer."""
-
-    declaration: Callable[..., Any]
-    changes: bool
-    """It is carried through even if who asked for it is gone."""
-
-
-FLEET_METHODS: dict[str, FleetMethod] = {}
-"""Those that are marked below, by name, in the order in which they are declared."""
-
-
-def fleet_method(*, changes: bool = False) -> Callable[[F], F]:
-    """Mark a method as one request and one answer; the function itself stays as it is."""
-
-    def mark(declaration: F) -> F:
-        FLEET_METHODS[declaration.__name__] = FleetMethod(declaration, changes)
-        return declaration
-
-    return mark
 
 
 class FleetTerminalOptions(Struct, frozen=True, kw_only=True):
@@ -304,7 +278,7 @@ class WorkbenchRegistration(Protocol):
         ...
 
 
-class Fleet(FleetTerminals, Protocol):
+class Fleet(FleetTerminals, FleetCheckpoints, Protocol):
     """Many agents, and terminals beside them."""
 
     @fleet_method(changes=True)

@@ -29,7 +29,7 @@ from quarterdeck.system.environment import (
 )
 from quarterdeck.system.errors import GitError
 
-__all__ = ["GitOutput", "GitPlaces", "run_git"]
+__all__ = ["GitIdentity", "GitOutput", "GitPlaces", "run_git"]
 
 _SETTINGS = (
     # What would run a program. Nothing we let git read has these; they cost nothing.
@@ -77,20 +77,35 @@ _SUBMODULES = "--ignore-submodules=dirty"
 _DIFF = ("--no-ext-diff", "--no-textconv", "--no-color", _SUBMODULES)
 _VERBS: Mapping[str, tuple[str, ...]] = {
     "add": (),
+    "apply": (),
     "cat-file": (),
     "check-attr": (),
+    "check-ignore": (),
+    "check-ref-format": (),
+    "checkout-index": (),
     "commit": ("--no-verify", "--no-gpg-sign", "--no-status"),
+    "commit-tree": ("--no-gpg-sign",),
     "config": ("--no-includes",),
     "diff": _DIFF,
     "diff-files": _DIFF,
+    "diff-index": _DIFF,
     "diff-tree": _DIFF,
+    "for-each-ref": (),
     "hash-object": ("--no-filters",),
     "init": ("--template=",),
     "log": (*_DIFF, "--no-show-signature"),
     "ls-files": (),
+    "ls-tree": (),
+    "merge-base": (),
+    "merge-file": (),
+    "merge-tree": (),
+    "read-tree": (),
+    "rev-list": (),
     "rev-parse": (),
     "status": (_SUBMODULES,),
     "update-index": (),
+    "update-ref": (),
+    "version": (),
     "write-tree": (),
 }
 """The commands that we use, and what each is always told. No other is run: no alias, no helper."""
@@ -104,6 +119,24 @@ _MEMORY = 4_000_000_000
 _ERRORS = 4_000
 
 
+class GitIdentity(Struct, frozen=True, kw_only=True):
+    """A person, or a program, that commits."""
+
+    name: str
+    email: str
+    date: str | None = None
+    """As git takes dates; None: now."""
+
+    def variables(self) -> dict[str, str]:
+        """As git takes them."""
+        found: dict[str, str] = {}
+        for role in ("AUTHOR", "COMMITTER"):
+            found |= {f"GIT_{role}_NAME": self.name, f"GIT_{role}_EMAIL": self.email}
+            if self.date is not None:
+                found[f"GIT_{role}_DATE"] = self.date
+        return found
+
+
 class GitPlaces(Struct, frozen=True, kw_only=True):
     """What a command works on."""
 
@@ -113,13 +146,17 @@ class GitPlaces(Struct, frozen=True, kw_only=True):
     index: str | None = None
     objects: str | None = None
     """Where objects are, if not in ``git_dir``."""
+    alternates: tuple[str, ...] = ()
+    """Where else objects are read from."""
+    identity: "GitIdentity | None" = None
+    """Who commits, and whose name the logs of references get."""
     cwd: str = os.sep
     project: str | None = None
     """No program in there is run; None: the work tree."""
 
     def variables(self) -> dict[str, str]:
         """As git takes them."""
-        named = {
+        named: dict[str, str | None] = {
             "GIT_DIR": self.git_dir,
             "GIT_WORK_TREE": self.work_tree,
             "GIT_INDEX_FILE": self.index,
@@ -127,13 +164,26 @@ class GitPlaces(Struct, frozen=True, kw_only=True):
             "HOME": self.git_dir,
             "XDG_CONFIG_HOME": self.git_dir,
         }
+        if self.alternates:
+            named["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = ":".join(map(_quote, self.alternates))
+        if self.identity is not None:
+            named |= self.identity.variables()
         return {name: value for name, value in named.items() if value is not None}
+
+
+def _quote(path: str) -> str:
+    """A path in a list of them: one with a colon, a quote or a newline is quoted as in C."""
+    if not any(mark in path for mark in ':"\n'):
+        return path
+    return '"' + path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
 class GitOutput(Struct, frozen=True, kw_only=True):
     """What git wrote."""
 
     data: bytes
+    code: int = 0
+    """What it exited with: 0, or one of those that were accepted."""
     is_cut: bool = False
     """There was more than was wanted."""
 
@@ -148,6 +198,7 @@ def run_git(
     seconds: float = 20.0,
     literal: bool = False,
     reads_own_settings: bool = False,
+    accepted: Sequence[int] = (0,),
 ) -> GitOutput:
     """Run one command of git and give the first ``most`` bytes that it writes.
 
@@ -160,6 +211,7 @@ def run_git(
         seconds: it is ended then, with what it started.
         literal: names of files are no patterns.
         reads_own_settings: for ``config`` alone: see the settings of the person and the machine.
+        accepted: exit codes that are an answer; every other is a failure.
 
     Raises:
         GitError: there is no git, it did not end in time, or it failed; with its words.
@@ -192,7 +244,7 @@ def run_git(
         raise GitError(f"git cannot be run in {places.cwd!r}: {error}.") from error
     with child:
         _limit_memory(child.pid)
-        return _Reading(child, f"git {verb}", seconds).read(given, most)
+        return _Reading(child, f"git {verb}", seconds, accepted).read(given, most)
 
 
 def _environment(
@@ -225,8 +277,15 @@ def _limit_memory(pid: int) -> None:
 class _Reading:
     """Feeds a child and takes what it says, until it ends or the time is up."""
 
-    def __init__(self, child: "subprocess.Popen[bytes]", title: str, seconds: float) -> None:
+    def __init__(
+        self,
+        child: "subprocess.Popen[bytes]",
+        title: str,
+        seconds: float,
+        accepted: Sequence[int],
+    ) -> None:
         self._child = child
+        self._accepted = accepted
         self._title = title
         self._seconds = seconds
         self._end = time.monotonic() + seconds
@@ -263,9 +322,11 @@ class _Reading:
             raise GitError(
                 f"{self._title} did not answer within {self._seconds:g} s; try again later."
             )
-        if code and not is_cut:
+        if code not in self._accepted and not is_cut:
             raise GitError(f"{self._title}: {self._words() or f'it failed with code {code}'}")
-        return GitOutput(data=data if most is None else data[:most], is_cut=is_cut)
+        return GitOutput(
+            data=data if most is None else data[:most], code=max(code, 0), is_cut=is_cut
+        )
 
     def _words(self) -> str:
         """The line of git's words that says what is wrong."""

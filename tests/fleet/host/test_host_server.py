@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import fields
 
-from quarterdeck.fleet.api import FLEET_METHODS, Fleet, FleetTerminals, SpawnOptions
+from quarterdeck.fleet.api import Fleet, FleetTerminals, SpawnOptions
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.connection import HostConnection
 from quarterdeck.fleet.errors import HostError, HostVersionError, NoHostError
@@ -34,6 +34,7 @@ from quarterdeck.fleet.host.methods import (
 )
 from quarterdeck.fleet.host.peer_credentials import PeerCredentials, read_peer_credentials
 from quarterdeck.fleet.host.server import FleetServer
+from quarterdeck.fleet.method import FLEET_METHODS
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError
 from quarterdeck.wire.events import MessageChunk

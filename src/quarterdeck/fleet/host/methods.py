@@ -22,8 +22,9 @@ from quarterdeck.wire.errors import QuarterdeckError, RpcError
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.values import Value
 
-from ..api import FLEET_METHODS, Fleet
+from ..api import Fleet
 from ..errors import FleetError
+from ..method import FLEET_METHODS
 
 __all__ = [
     "ATTACH_SCREEN",
