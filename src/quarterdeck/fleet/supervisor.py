@@ -227,6 +227,7 @@ class Supervisor:
                 await last.over()
             await delete_with_sub_agents(self._journal, session)
             self._current.forget(session)
+            await self._checkpoints.delete(session)
         finally:
             self._leaving.discard(session)
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from quarterdeck.agent.checkpoints import delete_checkpoints
 from quarterdeck.agent.checkpoints.commands import diff_lines, summary_lines
 from quarterdeck.agent.checkpoints.errors import ContentMissingError, SnapshotError
 from quarterdeck.agent.checkpoints.snapshot import TurnSnapshots
@@ -165,6 +166,12 @@ class CheckpointService:
                 continue
             except (QuarterdeckError, OSError) as error:
                 _log.warning("the last turn of %s cannot be undone: %s", session, error)
+
+    async def delete(self, session: SessionId) -> None:
+        """Delete what is kept of a session's files."""
+        self._locks.pop(session, None)
+        self._held_notes.pop(session, None)
+        await asyncio.to_thread(delete_checkpoints, self._places.state, session)
 
     async def settle(self) -> None:
         """Wait until everything is written down."""

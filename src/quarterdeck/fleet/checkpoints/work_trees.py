@@ -137,6 +137,7 @@ class WatchedTree:
         self._leaving: list[WatchedTurn] = []
         self._failures = 0
         self._failed_at = 0.0
+        self._problem = ""
 
     async def begin(self, turn: WatchedTurn) -> None:
         """Note the tree before a turn; returns when it is on disk. Raises SnapshotError."""
@@ -178,13 +179,14 @@ class WatchedTree:
     def take(self) -> TreeSnapshot:
         """The tree as it is now; blocks. Raises SnapshotError."""
         if self._failures >= _MOST_FAILURES and time.monotonic() - self._failed_at < _PAUSE:
-            raise SnapshotError("snapshots failed here before; they are tried again later")
+            raise SnapshotError(self._problem)
         try:
             if self._is_plain:
                 check_plain_size(self.top, self._settings, self.shadow.hidden)
             snapshot = self.shadow.take(Deadline(self._settings.patience))
         except (SnapshotError, OSError) as error:
             self._failures += 1
+            self._problem = str(error)
             self._failed_at = time.monotonic()
             raise SnapshotError(str(error)) from error
         self._failures = 0
@@ -255,7 +257,8 @@ class WorkTrees:
 
     def __init__(self, state: Path) -> None:
         self._trees = state / "checkpoints" / TREES
-        self._hidden = os.fsencode(os.path.realpath(state))
+        self._state = state
+        self._hidden = b""
         self._known: dict[bytes, tuple[GitRepository, WatchedTree]] = {}
 
     async def find(self, roots: Iterable[str], settings: CheckpointSettings) -> list[WatchedTree]:
@@ -275,6 +278,7 @@ class WorkTrees:
 
     def _look(self, roots: tuple[str, ...]) -> list[tuple[GitRepository, bool]]:
         found: list[tuple[GitRepository, bool]] = []
+        self._hidden = os.fsencode(os.path.realpath(self._state))
         for root in roots:
             real = os.path.realpath(root)
             try:
