@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.system.errors import GitError, GitUnsafeError, NotARepositoryError
-from quarterdeck.system.git import GitPlaces, run_git
-from quarterdeck.system.git_repository import (
+from quarterdeck.system.git.command import GitPlaces, run_git
+from quarterdeck.system.git.repository import (
     GitRepository,
     ask_git,
     expect_repository,

@@ -29,6 +29,7 @@ from quarterdeck.wire.events import (
     TurnEnded,
     UnknownEvent,
     UsageReported,
+    WorktreeEvent,
 )
 from quarterdeck.wire.ids import RequestId, TurnId
 from quarterdeck.wire.record import Record
@@ -186,6 +187,8 @@ def shared_events(
 
 
 def _shared(event: Event) -> Event | None:
+    if isinstance(event, WorktreeEvent):
+        return None
     match event:
         case SessionOpened() | SessionResumed() | SessionEnded() | SessionSpawned():
             return None

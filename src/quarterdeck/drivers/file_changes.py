@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from quarterdeck.system.errors import GitError
-from quarterdeck.system.git_repository import ask_git, expect_repository
+from quarterdeck.system.git.repository import ask_git, expect_repository
 
 __all__ = ["Fingerprint", "changed_files", "read_fingerprint"]
 

@@ -7,11 +7,13 @@ both. A running total replaces the one before; one that falls has started again 
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import (
+    ChangesCounted,
+    ConflictChanged,
     Event,
     ModeChanged,
     PromptDropped,
@@ -25,14 +27,17 @@ from quarterdeck.wire.events import (
     TurnEnded,
     TurnStarted,
     UsageReported,
+    WorktreeAssigned,
+    WorktreeReleased,
 )
 from quarterdeck.wire.ids import MessageId, SessionId
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
+from quarterdeck.wire.worktrees import ChangeCounts, ConflictFile, Worktree
 
 from .agent_state import NEW_STATUS, STATUS_EVENTS, AgentStateName, AgentStatus, advance_status
-from .api import AgentInfo, QueuedPrompt
+from .api import AgentConflict, AgentInfo, QueuedPrompt
 
 __all__ = [
     "ENTRY_EVENTS",
@@ -111,6 +116,10 @@ ENTRY_EVENTS = STATUS_EVENTS | {
     "prompt_dropped",
     "prompted",
     "usage_reported",
+    "worktree_assigned",
+    "worktree_released",
+    "changes_counted",
+    "conflict_changed",
 }
 """The tags of the events that change an entry; what agents say is not among them."""
 
@@ -118,6 +127,9 @@ ENTRY_EVENTS = STATUS_EVENTS | {
 def is_own_agent(options: SessionOptions) -> bool:
     """Whether these options are for our own agent, in the host's process."""
     return options.agent == NATIVE and options.transport in (None, NATIVE)
+
+
+_NoConflicts: type[dict[SessionId, tuple[ConflictFile, ...]]] = dict
 
 
 class WaitingPrompt(Struct, frozen=True, kw_only=True):
@@ -157,6 +169,11 @@ class AgentEntry(Struct, frozen=True, kw_only=True):
     queue: tuple[WaitingPrompt, ...] = ()
     accepted: MessageId | None = None
     """A prompt that has left the queue and whose turn has not begun."""
+    worktree: Worktree | None = None
+    """Where it works, if that is a worktree which is there."""
+    changes: ChangeCounts | None = None
+    conflicts: dict[SessionId, tuple[ConflictFile, ...]] = field(default_factory=_NoConflicts)
+    """By the other agent; only those that there are."""
 
     @property
     def is_native(self) -> bool:
@@ -250,6 +267,21 @@ def _changes(entry: AgentEntry, event: Event, seq: int) -> Mapping[str, Any]:
             context = entry.context if event.context is None else event.context
             return {"spending": entry.spending.after_report(event), "context": context}
         case _:
+            return _worktree_changes(entry, event)
+
+
+def _worktree_changes(entry: AgentEntry, event: Event) -> Mapping[str, Any]:
+    match event:
+        case WorktreeAssigned(worktree=worktree):
+            return {"worktree": worktree}
+        case WorktreeReleased():
+            return {"worktree": None, "changes": None, "conflicts": {}}
+        case ChangesCounted(counts=counts):
+            return {"changes": counts}
+        case ConflictChanged(other=other, files=files):
+            others = {one: kept for one, kept in entry.conflicts.items() if one != other}
+            return {"conflicts": others | ({other: files} if files else {})}
+        case _:
             return {}
 
 
@@ -339,4 +371,9 @@ def make_agent_info(
         usage=entry.spending.usage,
         cost=entry.spending.cost,
         context=entry.context,
+        worktree=entry.worktree,
+        changes=entry.changes,
+        conflicts=tuple(
+            AgentConflict(other=other, files=files) for other, files in entry.conflicts.items()
+        ),
     )

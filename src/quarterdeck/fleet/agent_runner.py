@@ -14,6 +14,7 @@ from quarterdeck.drivers.driver import ClosedAs, DriverSession, DriverSessionOpt
 from quarterdeck.journal import JournalError
 from quarterdeck.policy.foreign_calls import CallContext
 from quarterdeck.policy.gate import Gate
+from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import LinkError, QuarterdeckError
 from quarterdeck.wire.events import Event, NoticePosted, SessionEnded, SessionSpawned
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
@@ -108,6 +109,10 @@ class AgentRunner:
         self._killing = asyncio.Event()
         self._busy: asyncio.Event | None = None
         """Set when the prompt that has been taken is done with; None when there is none."""
+        self._is_sent = False
+        """The prompt that has been taken is the session's by now."""
+        self._is_withdrawn = False
+        """It shall not be sent."""
         self._failure: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -160,7 +165,10 @@ class AgentRunner:
         busy = self._busy
         if self.session is None or busy is None:
             return
-        await self.session.interrupt()
+        if self._is_sent:
+            await self.session.interrupt()
+        else:
+            self._is_withdrawn = True
         await busy.wait()
 
     # The task
@@ -227,12 +235,7 @@ class AgentRunner:
             reason: str | None = None
             try:
                 async with self._turns.run(queued.content) as content:
-                    await session.prompt(
-                        content,
-                        origin=queued.origin,
-                        sender=queued.sender,
-                        message=queued.message,
-                    )
+                    await self._prompt(session, queued, content)
                 reason = "interrupted before it was sent"
             except LinkError:
                 # It is over: what waits may be sent when it is resumed.
@@ -247,6 +250,17 @@ class AgentRunner:
                 await self._queues.release(self.id, reason)
                 self._busy.set()
                 self._busy = None
+                self._is_sent = self._is_withdrawn = False
+
+    async def _prompt(
+        self, session: DriverSession, queued: QueuedPrompt, content: tuple[ContentBlock, ...]
+    ) -> None:
+        if self._is_withdrawn:
+            return
+        self._is_sent = True
+        await session.prompt(
+            content, origin=queued.origin, sender=queued.sender, message=queued.message
+        )
 
     async def _tell_failure(self, serving: "asyncio.Task[None]") -> None:
         error = serving.exception() if not serving.cancelled() else None

@@ -22,6 +22,7 @@ from quarterdeck.wire.permissions import QuestionAction
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
+from quarterdeck.wire.worktrees import ChangeCounts, ConflictFile, Worktree
 
 from .agent_state import AgentStateName
 from .checkpoints.api import FleetCheckpoints
@@ -29,6 +30,7 @@ from .method import fleet_method
 
 __all__ = [
     "TERMINAL_VARIABLE",
+    "AgentConflict",
     "AgentInfo",
     "Fleet",
     "FleetStatus",
@@ -195,6 +197,13 @@ class SentMessage(Struct, frozen=True, kw_only=True):
     """The running turn has it; else it is a prompt in the queue."""
 
 
+class AgentConflict(Struct, frozen=True, kw_only=True):
+    """What an agent and another one both change."""
+
+    other: SessionId
+    files: tuple[ConflictFile, ...]
+
+
 class AgentInfo(Struct, frozen=True, kw_only=True):
     """An agent as the fleet knows it."""
 
@@ -225,6 +234,12 @@ class AgentInfo(Struct, frozen=True, kw_only=True):
     context: ContextUsage | None = None
     takes_images: bool | None = None
     """Whether prompts may have images; None: not known while it is not live."""
+    worktree: Worktree | None = None
+    """The git worktree that it works in, if it has one."""
+    changes: ChangeCounts | None = None
+    """How much it has changed; None: not counted yet."""
+    conflicts: tuple[AgentConflict, ...] = ()
+    """What it and other agents both change."""
 
 
 class InboxItem(Struct, frozen=True, kw_only=True):

@@ -55,7 +55,7 @@ class RosterProjection:
     """Keeps one row for each session that a fleet has spawned."""
 
     name = "fleet"
-    version = 2
+    version = 3
     types = ENTRY_EVENTS
     schema = (
         "CREATE TABLE fleet (session TEXT PRIMARY KEY, key TEXT NOT NULL,"

@@ -17,13 +17,17 @@ from .content import (
     TextContent,
 )
 from .events import (
+    ChangesLanded,
     Checkpointed,
     ChildEnded,
+    CommandRan,
     CompactionChanged,
+    ConflictChanged,
     Event,
     GoalEnded,
     GoalSet,
     GrantRevoked,
+    LandingFailed,
     ModeChanged,
     ModelCallFinished,
     NoticePosted,
@@ -37,6 +41,7 @@ from .events import (
     RateLimited,
     Redone,
     RetryScheduled,
+    ReviewCommented,
     Rewound,
     SessionChanged,
     SessionEnded,
@@ -48,8 +53,11 @@ from .events import (
     TurnEnded,
     TurnStarted,
     UnknownEvent,
+    WorktreeAssigned,
+    WorktreeReleased,
 )
 from .permissions import Decider, QuestionAction, Selected
+from .worktrees import ConflictFile
 
 __all__ = [
     "REQUEST_PREFIXES",
@@ -120,7 +128,7 @@ def describe_event(event: Event) -> EventText | None:
             severity: Severity = "info" if status == "completed" else "warning"
             return EventText(severity, f"call {status}{_because(reason or None)}")
         case _:
-            return _session(event) or _request(event) or _aside(event)
+            return _session(event) or _request(event) or _worktree(event) or _aside(event)
 
 
 def _prompt(event: Prompted) -> str:
@@ -230,6 +238,40 @@ def _aside(event: Event) -> EventText | None:
             return _end(event)
         case _:
             return None
+
+
+def _worktree(event: Event) -> EventText | None:
+    match event:
+        case WorktreeAssigned(worktree=tree):
+            branch = f" on {tree.branch}" if tree.branch else ""
+            return EventText("quiet", f"works in the worktree {tree.path}{branch}")
+        case WorktreeReleased(path=path, how=how, trash=trash):
+            kept = f", kept as {trash}" if trash else ""
+            return EventText("info", f"worktree {how}: {path}{kept}")
+        case CommandRan(purpose=purpose, command=command, exit_code=code):
+            end = "stopped" if code is None else f"exit {code}"
+            severity: Severity = "quiet" if code == 0 else "warning"
+            return EventText(severity, f"{purpose} command: {command} ({end})")
+        case ChangesLanded(into=into, method=method, commit=commit):
+            return EventText("info", f"landed on {into} ({method}, {commit[:10]})")
+        case LandingFailed(into=into, reason=reason):
+            return EventText("warning", f"not landed on {into}{_because(reason)}")
+        case ConflictChanged(files=files):
+            return _conflict(files)
+        case ReviewCommented(comment=comment):
+            where = f"{comment.path}:{comment.line}"
+            return EventText("info", f"comment on {where} ({comment.state}): {comment.text}")
+        case _:
+            return None
+
+
+def _conflict(files: tuple[ConflictFile, ...]) -> EventText:
+    if not files:
+        return EventText("quiet", "no longer conflicts with the other agent")
+    named = ", ".join(file.path for file in files[:5])
+    hard = any(file.kind == "text" for file in files)
+    verb = "conflicts with another agent in" if hard else "and another agent both change"
+    return EventText("warning", f"{verb} {named}")
 
 
 def _compaction(event: CompactionChanged) -> EventText | None:

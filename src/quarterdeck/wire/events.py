@@ -9,7 +9,8 @@ A run of a session begins with ``SessionOpened`` or ``SessionResumed`` and ends 
 renamed, archived). A new member must be handled wherever events are matched: the type checker
 finds those places through ``assert_never``. The session's own events are in ``session_events``,
 those about a full window in ``context_events``, those about going back in ``checkpoint_events``,
-those of sub-agents and goals in ``child_events`` and ``goal_events``; all are imported from here.
+those of sub-agents and goals in ``child_events`` and ``goal_events``, those about worktrees in
+``worktree_events``; all are imported from here.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -53,18 +54,34 @@ from .settings import PlanEntry
 from .tool_calls import ToolCallContent, ToolCallEnd, ToolCallLocation, ToolCallStatus, ToolKind
 from .usage import ContextUsage, Cost, TokenUsage
 from .values import Value
+from .worktree_events import (
+    ChangesCounted,
+    ChangesLanded,
+    CommandRan,
+    ConflictChanged,
+    LandingFailed,
+    ReviewCommented,
+    ReviewMarked,
+    WorktreeAssigned,
+    WorktreeEvent,
+    WorktreeReleased,
+)
 
 __all__ = [
     "EMPTY_TURN",
+    "ChangesCounted",
+    "ChangesLanded",
     "Checkpointed",
     "ChildEnd",
     "ChildEnded",
     "ChildRef",
     "ChildStarted",
+    "CommandRan",
     "CommandsChanged",
     "CompactionChanged",
     "CompactionChunk",
     "CompactionStatus",
+    "ConflictChanged",
     "ContextAdded",
     "EndOfSession",
     "Event",
@@ -72,6 +89,7 @@ __all__ = [
     "GoalEnded",
     "GoalSet",
     "GrantRevoked",
+    "LandingFailed",
     "MessageChunk",
     "MessagePinned",
     "MessageUnpinned",
@@ -94,6 +112,8 @@ __all__ = [
     "Redone",
     "ResultsCleared",
     "RetryScheduled",
+    "ReviewCommented",
+    "ReviewMarked",
     "Rewound",
     "SessionChanged",
     "SessionEnded",
@@ -114,6 +134,9 @@ __all__ = [
     "TurnStarted",
     "UnknownEvent",
     "UsageReported",
+    "WorktreeAssigned",
+    "WorktreeEvent",
+    "WorktreeReleased",
 ]
 
 StopReason: TypeAlias = Literal[
@@ -471,5 +494,6 @@ Event: TypeAlias = (
     | ChildEnded
     | GoalSet
     | GoalEnded
+    | WorktreeEvent
     | UnknownEvent
 )

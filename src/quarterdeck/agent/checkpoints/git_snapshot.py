@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from quarterdeck.config.places import make_private
 from quarterdeck.system.errors import GitError
-from quarterdeck.system.git import GitPlaces, run_git
-from quarterdeck.system.git_repository import GitRepository, copy_whole, read_whole
+from quarterdeck.system.git.command import GitPlaces, run_git
+from quarterdeck.system.git.repository import GitRepository, copy_whole, read_whole
 
 from .errors import SnapshotError
 from .file_state import LARGEST, BlobStore, FileChange, FileState, fingerprint, is_within

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from quarterdeck.config.places import make_private
 from quarterdeck.system.errors import GitError
-from quarterdeck.system.git_repository import find_repository
+from quarterdeck.system.git.repository import find_repository
 from quarterdeck.wire.events import Checkpointed, Event
 from quarterdeck.wire.ids import TurnId
 

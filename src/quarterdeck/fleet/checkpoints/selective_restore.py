@@ -28,7 +28,7 @@ from quarterdeck.agent.checkpoints.restore import (
     link_before,
 )
 from quarterdeck.system.errors import GitError
-from quarterdeck.system.git import GitPlaces, run_git
+from quarterdeck.system.git.command import GitPlaces, run_git
 from quarterdeck.wire.terminal_text import count_noun
 
 __all__ = ["FilesKeptError", "NotSeparableError", "SelectivePlanner", "merge_contents"]

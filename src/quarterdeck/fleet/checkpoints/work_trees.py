@@ -27,7 +27,7 @@ from quarterdeck.agent.checkpoints.git_snapshot import (
 )
 from quarterdeck.config.schema import CheckpointSettings
 from quarterdeck.system.errors import GitError
-from quarterdeck.system.git_repository import GitRepository, find_repository
+from quarterdeck.system.git.repository import GitRepository, find_repository
 from quarterdeck.wire.ids import SessionId, TurnId
 from quarterdeck.wire.tasks import run_to_end, start_task
 

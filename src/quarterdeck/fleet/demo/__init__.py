@@ -115,7 +115,7 @@ def _files() -> dict[str, str]:
 def _commit(project: Path) -> None:
     """Put the project under version control; without git it is just a directory."""
     from quarterdeck.system.errors import GitError
-    from quarterdeck.system.git import GitPlaces, run_git
+    from quarterdeck.system.git.command import GitPlaces, run_git
 
     top = str(project)
     places = GitPlaces(git_dir=f"{top}/.git", work_tree=top, cwd=top)

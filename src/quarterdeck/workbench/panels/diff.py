@@ -13,7 +13,7 @@ from textual.containers import Horizontal
 from textual.geometry import Size
 
 from quarterdeck.system.errors import GitError
-from quarterdeck.system.git_repository import expect_repository
+from quarterdeck.system.git.repository import expect_repository
 
 from ..rendering.code import find_file_language, highlight_code
 from ..rendering.lines import Line, Span, clip

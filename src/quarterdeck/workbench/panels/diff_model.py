@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from quarterdeck.system.errors import GitError, NotARepositoryError
-from quarterdeck.system.git import GitOutput
-from quarterdeck.system.git_repository import GitRepository, expect_repository
+from quarterdeck.system.git.command import GitOutput
+from quarterdeck.system.git.repository import GitRepository, expect_repository
 
 __all__ = [
     "ChangeKind",

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from quarterdeck.system.errors import GitError, NotARepositoryError
-from quarterdeck.system.git_repository import ask_git
+from quarterdeck.system.git.repository import ask_git
 
 from ..rendering.lines import Line
 from ..sanitize import sanitize_text

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from quarterdeck.system.git_repository import expect_repository
+from quarterdeck.system.git.repository import expect_repository
 
 from ..sanitize import sanitize_text
 

@@ -60,6 +60,7 @@ from quarterdeck.wire.events import (
     TurnStarted,
     UnknownEvent,
     UsageReported,
+    WorktreeEvent,
 )
 from quarterdeck.wire.permissions import Selected
 from quarterdeck.wire.record import Record
@@ -114,6 +115,8 @@ class BlockBuilder:
         event = record.event
         if isinstance(event, MessageChunk | ThoughtChunk):
             self._chunk(record, event)
+        elif isinstance(event, WorktreeEvent):
+            self._describe(record, event)
         elif not self._is_unseen(event):
             self._end_text()
             self._event(record, event)
@@ -186,6 +189,7 @@ class BlockBuilder:
             self.touch(last, last.last)
 
     def _event(self, record: Record, event: Event) -> None:
+        assert not isinstance(event, WorktreeEvent)
         match event:
             case Prompted():
                 self._prompt(record.seq, event)
@@ -222,8 +226,7 @@ class BlockBuilder:
                 | PromptDropped()
                 | UnknownEvent()
             ):
-                if (note := describe_event(event)) is not None:
-                    self._note(record, note.text, note.severity)
+                self._describe(record, event)
             case (
                 SessionSpawned()
                 | MessageChunk()
@@ -253,6 +256,11 @@ class BlockBuilder:
         block = PromptBlock(first=seq, last=seq, text=shown, left=left, origin=event.origin)
         block.steers = event.steers
         self.add(block)
+
+    def _describe(self, record: Record, event: Event) -> None:
+        if (note := describe_event(event)) is not None:
+            self._end_text()
+            self._note(record, note.text, note.severity)
 
     def _note(self, record: Record, text: str, severity: Severity) -> None:
         seq, parent = record.seq, record.parent

@@ -75,7 +75,7 @@ _NOTHING = Checkout()
 
 
 def _look(cwd: str) -> Checkout:
-    from quarterdeck.system.git_repository import find_repository
+    from quarterdeck.system.git.repository import find_repository
 
     try:
         repository = find_repository(cwd)

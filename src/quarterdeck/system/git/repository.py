@@ -5,7 +5,8 @@ one, with the common directory of linked work trees. Bare repositories do not co
 ``core.worktree`` and the owner: the work tree is where ``.git`` is, and nothing in it is run.
 
 ``ask`` runs git with a new private git directory that has the repository's HEAD, refs, index and
-lists of ignored files, and settings of ours. Of the repository's own settings only those pass that
+lists of ignored files, and settings of ours; ``change`` too, for what writes references, objects
+or an index. Of the repository's own settings only those pass that
 say how files are compared, each checked against what it may be. A repository that is not
 understood whole (settings that git cannot read, unknown extensions, odd files) raises
 ``GitUnsafeError``. Everything here blocks.
@@ -27,13 +28,14 @@ from msgspec import Struct, field
 
 from quarterdeck.system.errors import GitError, GitUnsafeError, NotARepositoryError
 from quarterdeck.system.file_reader import read_regular_file
-from quarterdeck.system.git import GitOutput, GitPlaces, run_git
+from quarterdeck.system.git.command import GitIdentity, GitOutput, GitPlaces, run_git
 
 __all__ = [
     "GitRepository",
     "ask_git",
     "copy_whole",
     "expect_repository",
+    "find_identity",
     "find_repository",
     "read_whole",
 ]
@@ -124,29 +126,79 @@ class GitRepository(Struct, frozen=True, kw_only=True):
         most: int | None = None,
         seconds: float = 20.0,
         literal: bool = False,
+        accepted: Sequence[int] = (0,),
     ) -> GitOutput:
         """Run a command of git that reads; ``cwd`` is in the work tree. Raises GitError.
 
-        ``index``: another than the repository's.
+        ``index``: another than the repository's. ``accepted``: as for ``run_git``.
+        """
+        return self.change(
+            words,
+            cwd=cwd,
+            index=index,
+            given=given,
+            most=most,
+            seconds=seconds,
+            literal=literal,
+            accepted=accepted,
+        )
+
+    def change(
+        self,
+        words: Sequence[str],
+        *,
+        cwd: str | None = None,
+        index: str | None = None,
+        objects: str | None = None,
+        alternates: Sequence[str] = (),
+        identity: GitIdentity | None = None,
+        settings: Sequence[str] = (),
+        given: bytes = b"",
+        most: int | None = None,
+        seconds: float = 20.0,
+        literal: bool = False,
+        accepted: Sequence[int] = (0,),
+    ) -> GitOutput:
+        """Run a command of git that may write: references with their logs, objects, an index.
+
+        It runs nothing that the repository names. Raises GitError.
+
+        Args:
+            words: the command and its arguments.
+            cwd: where, in the work tree; None: its top.
+            index: another than the repository's, which is then neither read nor written.
+            objects: where new objects go, if not into the repository, whose objects are read too.
+            alternates: where else objects are read from.
+            identity: who commits; needed for whatever writes a commit or a log of references.
+            settings: more of them, as ``name=value``.
+            given: what git reads.
+            most: bytes of its output; None: all of them.
+            seconds: how long it may take.
+            literal: names of files are no patterns.
+            accepted: exit codes that are an answer.
         """
         _expect_plain(index or self.index, _MOST_INDEX)
+        others = (self.objects, *alternates) if objects is not None else tuple(alternates)
         with self._view() as view:
             places = GitPlaces(
                 git_dir=view,
                 work_tree=self.top,
                 index=index or self.index,
-                objects=self.objects,
+                objects=objects or self.objects,
+                alternates=others,
+                identity=identity,
                 cwd=cwd or self.top,
             )
-            settings = [f"{name}={value}" for name, value in self.settings.items()]
+            passed = [f"{name}={value}" for name, value in self.settings.items()]
             return run_git(
                 places,
                 words,
-                settings=settings,
+                settings=(*passed, *settings),
                 given=given,
                 most=most,
                 seconds=seconds,
                 literal=literal,
+                accepted=accepted,
             )
 
     @contextmanager
@@ -169,6 +221,10 @@ class GitRepository(Struct, frozen=True, kw_only=True):
         (view / "config").write_text(self.config)
         (view / "HEAD").write_text(f"{self.head}\n", "utf-8", "surrogateescape")
         (view / "refs").symlink_to(f"{self.common_dir}/refs")
+        (view / "logs").mkdir()
+        logs = Path(self.common_dir, "logs", "refs")
+        if logs.is_dir():
+            (view / "logs" / "refs").symlink_to(logs)
         for name in ("packed-refs", "shallow"):
             theirs = f"{self.common_dir}/{name}"
             if _expect_plain(theirs, _MOST_INDEX):
@@ -222,6 +278,22 @@ def ask_git(
     """Run a command that reads in the repository around a directory. Raises GitError."""
     cwd = os.path.realpath(directory)
     return expect_repository(cwd).ask(words, cwd=cwd, most=most, seconds=seconds)
+
+
+def find_identity(repository: GitRepository) -> GitIdentity:
+    """Who commits in a repository, by the person's settings and the repository's; blocks.
+
+    Without any it is this program.
+    """
+    theirs = _settings_in(f"{repository.common_dir}/config", repository.top)
+    settings = _own_settings(repository.top) | theirs
+    name, email = (_in_one_line(settings.get(f"user.{part}", "")) for part in ("name", "email"))
+    return GitIdentity(name=name or "Quarterdeck", email=email or "quarterdeck@localhost")
+
+
+def _in_one_line(text: str) -> str:
+    """Without what ends a name in a commit."""
+    return " ".join(text.translate(dict.fromkeys(map(ord, "<>\n\r\0"), " ")).split())
 
 
 def read_whole(path: str, most: int) -> bytes | None:

@@ -3,7 +3,7 @@
 A repository's settings belong to whoever could write to it, agents among them, and many of them
 name programs: file monitors, hooks, filters, text conversion, pagers, helpers. Switching them off
 one by one fails as soon as one is forgotten, or written between the look and the run. So git never
-reads them: it works with a git directory that we wrote (``git_repository.GitRepository`` makes one
+reads them: it works with a git directory that we wrote (``repository.GitRepository`` makes one
 for a person's repository; checkpoints have their own), without the settings of the person and of
 the machine, and does not look into submodules. Options that would run a program are switched off
 on top of that. Everything here blocks; callers are in a thread.

@@ -1,0 +1,160 @@
+"""A work tree written down as a tree object, as git would commit it: committed, uncommitted and
+untracked files alike.
+
+Neither index nor references, stash or hooks of the repository are used or changed: the index is a
+private copy, which stays warm, so that a second snapshot costs little more than a look at the
+files' times. Line ends are converted as the repository's attributes say; filters such as LFS's are
+programs and never run, so that a file behind one goes in as it is. Everything here blocks.
+"""
+# Names may be no text, and are joined as they are.
+# ruff: noqa: PTH114
+
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from quarterdeck.wire.private_files import make_private_directory
+
+from ..errors import GitError
+from .repository import GitRepository, copy_whole
+
+__all__ = ["TreeRecorder"]
+
+_SETTINGS = (
+    "core.splitIndex=false",
+    "core.untrackedCache=false",
+    "core.bigFileThreshold=64m",
+    "core.fsync=none",
+    "index.threads=true",
+)
+_SECONDS = 60.0
+
+
+class TreeRecorder:
+    """Takes snapshots of one work tree.
+
+    Args:
+        repository: whose work tree it is.
+        directory: of ours, for the private index and, with ``borrows``, the new objects.
+        borrows: keep new objects in ``directory``, where nothing but ``objects`` reaches them;
+            else they go into the repository, where a commit can have them.
+        seconds: how long one command of git may take.
+    """
+
+    def __init__(
+        self,
+        repository: GitRepository,
+        directory: Path,
+        *,
+        borrows: bool = True,
+        seconds: float = _SECONDS,
+    ) -> None:
+        self.repository = repository
+        self.objects = str(directory / "objects") if borrows else None
+        """Where the objects of snapshots are, if not in the repository."""
+        self._directory = directory
+        self._index = directory / "index"
+        self._seconds = seconds
+        self._tree: str | None = None
+        """What the index holds, if that is known."""
+
+    def take(self, forced: Sequence[bytes] = ()) -> str:
+        """Write the work tree down as it is now and return the tree's id.
+
+        ``forced``: files relative to the top that go in although they are ignored.
+
+        Raises:
+            GitError: it cannot be read, or not in time.
+        """
+        self._prepare()
+        try:
+            return self._take(forced)
+        except GitError:
+            # A process that was killed may have left an index that is no good.
+            self._index.unlink(missing_ok=True)
+            self._prepare()
+            return self._take(forced)
+
+    def run(self, *words: str, given: bytes = b"") -> bytes:
+        """Run a command of git on the private index; return what it prints. Raises GitError."""
+        return self.repository.change(
+            words,
+            index=str(self._index),
+            objects=self.objects,
+            settings=_SETTINGS,
+            given=given,
+            seconds=self._seconds,
+            literal=True,
+        ).data
+
+    def _take(self, forced: Sequence[bytes]) -> str:
+        changed = self.run("diff-files", "-z", "--name-only")
+        others = self.run("ls-files", "-z", "--others", "--exclude-standard")
+        names = {*changed.split(b"\0"), *others.split(b"\0"), *forced} - {b""}
+        wanted, unwanted = self._sort(names)
+        if unwanted:
+            words = ("update-index", "--force-remove", "-z", "--stdin")
+            self.run(*words, given=b"\0".join(unwanted))
+        if wanted:
+            words = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+            self.run(*words, given=b"\0".join(wanted))
+        if wanted or unwanted or self._tree is None:
+            self._tree = self.run("write-tree").decode().strip()
+        return self._tree
+
+    def _sort(self, names: set[bytes]) -> tuple[list[bytes], list[bytes]]:
+        """What goes into the index as it is, and what leaves it."""
+        top = os.fsencode(self.repository.top).rstrip(b"/")
+        real: dict[bytes, bool] = {b"": True}
+        wanted: list[bytes] = []
+        unwanted: list[bytes] = []
+        for name in sorted(names):
+            if name.endswith(b"/"):
+                continue  # a repository within, whose files are its own
+            if not _is_real(top, name.rpartition(b"/")[0], real):
+                unwanted.append(name)  # what a link leads to is not what was here
+                continue
+            try:
+                mode = os.lstat(top + b"/" + name).st_mode
+            except (FileNotFoundError, NotADirectoryError):
+                wanted.append(name)
+                continue
+            if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+                wanted.append(name)
+            elif not stat.S_ISDIR(mode) or not os.access(top + b"/" + name + b"/.git", os.F_OK):
+                unwanted.append(name)  # neither a file nor a submodule
+            else:
+                wanted.append(name)
+        return wanted, unwanted
+
+    def _prepare(self) -> None:
+        make_private_directory(self._directory)
+        if self.objects is not None:
+            make_private_directory(Path(self.objects))
+        # Only this process uses this index: a lock is of one that was killed.
+        self._index.with_name("index.lock").unlink(missing_ok=True)
+        if self._index.exists():
+            return
+        self._tree = None
+        if not copy_whole(self.repository.index, self._index):
+            return  # nothing was ever added; git makes one
+        self._look_at_all()
+
+    def _look_at_all(self) -> None:
+        """Let no mark of the person's hide a change: *assume unchanged* is a promise of theirs."""
+        listed = self.run("ls-files", "-z", "-v").split(b"\0")
+        marked = [line[2:] for line in listed if line[:1].islower()]
+        if marked:
+            words = ("update-index", "--no-assume-unchanged", "-z", "--stdin")
+            self.run(*words, given=b"\0".join(marked))
+
+
+def _is_real(top: bytes, directory: bytes, known: dict[bytes, bool]) -> bool:
+    """Whether no symlink leads to a directory of the work tree."""
+    found = known.get(directory)
+    if found is None:
+        above = _is_real(top, directory.rpartition(b"/")[0], known)
+        found = above and not os.path.islink(top + b"/" + directory)
+        known[directory] = found
+    return found
