@@ -1,7 +1,6 @@
 """What an agent of any vendor did to files is undone and redone, whatever else changed."""
 
 import asyncio
-import os
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,14 +17,13 @@ from quarterdeck.wire.events import (
     Checkpointed,
     NoticePosted,
     Prompted,
-    Redone,
     Rewound,
     TurnEnded,
 )
 from tests.support.deadlines import SOON
 from tests.support.hostile_repository import make_hostile_repository
-from tests.support.scripted_fleet import Casting, events_of, fleet_of, places_in, wish
-from tests.support.work_trees import git, new_repository, state_of, untouched
+from tests.support.scripted_fleet import Casting, events_of, fleet_of, places_in
+from tests.support.work_trees import new_repository, state_of, untouched
 from tests.support.working_agents import WorkingLink, at_work, prompt, workers
 
 FILES = {"a.txt": "one\ntwo\nthree\nfour\nfive\n", "b/c.txt": "c\n", ".gitignore": "*.log\n"}
@@ -184,9 +182,7 @@ async def test_one_turn_in_the_middle_is_undone(fleet: LocalFleet, casting: Cast
     assert [one.files for one in await fleet.turns("ann")] == ["undone", "in place"]
 
 
-async def test_a_rewind_takes_all_later_turns_back(
-    fleet: LocalFleet, casting: Casting, work: Path
-):
+async def test_a_rewind_takes_all_later_turns_back(fleet: LocalFleet, casting: Casting, work: Path):
     before = await state(work)
     await at_work(fleet, casting, work, "ann")
     for number in range(3):
@@ -234,9 +230,7 @@ async def test_an_interrupted_turn_and_one_that_broke_are_undone(
     assert await state(work) == before
 
 
-async def test_a_file_becomes_a_directory_and_back(
-    fleet: LocalFleet, casting: Casting, work: Path
-):
+async def test_a_file_becomes_a_directory_and_back(fleet: LocalFleet, casting: Casting, work: Path):
     before = await state(work)
     await at_work(fleet, casting, work, "ann")
     await prompt(fleet, "ann", "rm a.txt; mkdir a.txt; echo x > a.txt/x; rm -r b; echo b > b")

@@ -1,4 +1,4 @@
-"""Several agents in one directory: each turn has its own changes, and what is not certain is said."""
+"""Several agents in one directory: each turn has its own changes, and doubts are said."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -48,9 +48,7 @@ async def checkpoints(fleet: LocalFleet, name: str) -> list[Checkpointed]:
     return [one for one in await events_of(fleet, name) if isinstance(one, Checkpointed)]
 
 
-async def test_later_changes_of_another_agent_stay(
-    fleet: LocalFleet, casting: Casting, work: Path
-):
+async def test_later_changes_of_another_agent_stay(fleet: LocalFleet, casting: Casting, work: Path):
     await at_work(fleet, casting, work, "ann")
     await at_work(fleet, casting, work, "bob")
     await prompt(fleet, "ann", "sed -i s/one/ANN/ a.txt; echo ann > ann.txt")

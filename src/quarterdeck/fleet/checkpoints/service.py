@@ -5,20 +5,14 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from quarterdeck.agent.checkpoints import delete_checkpoints
-from quarterdeck.agent.checkpoints.commands import diff_lines, summary_lines
 from quarterdeck.agent.checkpoints.errors import ContentMissingError, SnapshotError
 from quarterdeck.agent.checkpoints.snapshot import TurnSnapshots
 from quarterdeck.agent.checkpoints.turn_history import MoveOptions, TurnHistory
-from quarterdeck.config.errors import ConfigError
-from quarterdeck.config.loader import load_config
 from quarterdeck.config.places import Places
 from quarterdeck.config.schema import CheckpointSettings
-from quarterdeck.config.trust import TrustStore
-from quarterdeck.config.workspace import find_workspace
 from quarterdeck.drivers.driver import DriverSession, EventSink
 from quarterdeck.journal import Journal
 from quarterdeck.policy.foreign_calls import CallContext
@@ -34,6 +28,7 @@ from ..errors import AgentNotReadyError, NoSuchAgentError
 from ..live_index import LiveIndex
 from ..log_writer import LogWriter
 from .api import ConversationOutcome, TurnChanges, TurnInfo, UndoResult
+from .recovery import finish_left_over
 from .result_text import make_note
 from .selective_restore import SelectivePlanner
 from .session_moves import (
@@ -41,21 +36,26 @@ from .session_moves import (
     SessionMover,
     make_result,
     make_turn_info,
+    read_changes,
     rewind_turns,
     undo_turn,
 )
-from .turn_snapshots import LOST_HOST, FleetSnapshots, SessionFiles, SessionWatch
+from .turn_snapshots import (
+    FleetSnapshots,
+    SessionFiles,
+    SessionWatch,
+    load_checkpoint_settings,
+)
 from .work_trees import Paths, WatchedTree
 
 if TYPE_CHECKING:
     from quarterdeck.agent.checkpoints.service import Checkpoints
 
-__all__ = ["AgentTurns", "CheckpointService", "LiveAgent", "load_checkpoint_settings"]
+__all__ = ["AgentTurns", "CheckpointService", "LiveAgent"]
 
 _log = logging.getLogger(__name__)
 _TAIL = 50
 """Records at the end of a session in which an undo since its last turn is looked for."""
-_MOST_LINES = 100_000
 
 E = TypeVar("E", Rewound, Redone)
 
@@ -72,18 +72,6 @@ class LiveAgent(Protocol):
     def is_busy(self) -> bool:
         """Whether a turn of it is running."""
         ...
-
-
-def load_checkpoint_settings(
-    places: Places, environment: Mapping[str, str], cwd: str
-) -> CheckpointSettings:
-    """The settings that count in a directory; blocks. A file that is wrong is told elsewhere."""
-    try:
-        trusted = TrustStore(places.trust_file).is_trusted(find_workspace(Path(cwd)).root)
-        found = load_config(places, directory=Path(cwd), environ=environment, trusted=trusted)
-    except (ConfigError, OSError):
-        return CheckpointSettings()
-    return found.settings.checkpoints
 
 
 class CheckpointService:
@@ -190,13 +178,7 @@ class CheckpointService:
         """What a turn did to files; None: all turns that are not undone."""
         entry = await self._current.find(agent)
         history, files = await self._open_history(entry), await self._open_files(entry)
-        manifest = await history.changes(turn)
-        summary = tuple(summary_lines(manifest))
-        if lines <= 0:
-            return TurnChanges(summary=summary)
-        found = await asyncio.to_thread(lambda: list(diff_lines(manifest, files.blobs)))
-        most = min(lines, _MOST_LINES)
-        return TurnChanges(summary=summary, diff=tuple(found[:most]), is_cut=len(found) > most)
+        return await read_changes(history, files.blobs, turn, lines)
 
     async def undo(
         self,
@@ -304,7 +286,7 @@ class CheckpointService:
 
     async def _open_files(self, entry: AgentEntry) -> SessionFiles:
         return await asyncio.to_thread(
-            SessionFiles, self._places.state, entry.session, entry.wish.options.cwd
+            SessionFiles.find, self._places.state, entry.session, entry.wish.options.cwd
         )
 
     async def _open_history(self, entry: AgentEntry) -> TurnHistory:
@@ -362,34 +344,20 @@ class CheckpointService:
 
     async def _recover(self, entry: AgentEntry) -> None:
         """Finish what is left of a session that is not live."""
-        history = await self._open_history(entry)
-        await history.finish()
-        if entry.is_native:
-            found = await self._recover_own(entry)
-        else:
-            settings = await self.load_settings(entry.wish.options.cwd)
-            found = await self._snapshots.recover(entry.session, entry.wish.options.cwd, settings)
-        if found is None:
-            return
-        id_, events = found
-        known = {turn.id: turn.checkpoint for turn in (await history.ledger()).turns}
-        if id_ in known and known[id_] is None:
-            for event in events:
-                await self._notes.keep(entry.session, event, turn=id_)
-            await self._notes.settled()
-        if entry.is_native:
-            await asyncio.to_thread((await self._open_kept(entry)).forget)
-        else:
-            await asyncio.to_thread((await self._open_files(entry)).forget)
 
-    async def _recover_own(self, entry: AgentEntry) -> tuple[TurnId, tuple[Event, ...]] | None:
-        """The same for our own agent, which notes its turns itself."""
-        kept = await self._open_kept(entry)
-        pending = await asyncio.to_thread(kept.left_over)
-        if pending is None:
-            return None
-        pending.problems.append(LOST_HOST)
-        return pending.turn, await asyncio.to_thread(kept.finish, pending)
+        async def write(event: Event, turn: TurnId) -> None:
+            await self._notes.keep(entry.session, event, turn=turn)
+            await self._notes.settled()
+
+        await finish_left_over(
+            self._snapshots,
+            await self._open_history(entry),
+            await self._open_kept(entry),
+            entry.session,
+            is_native=entry.is_native,
+            settings=await self.load_settings(entry.wish.options.cwd),
+            write=write,
+        )
 
 
 class AgentTurns:

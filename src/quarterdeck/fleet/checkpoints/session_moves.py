@@ -1,10 +1,14 @@
 """Undo, rewind and redo of one session, whether it is live or only in a log."""
 
+import asyncio
 from typing import Protocol
 
+from quarterdeck.agent.checkpoints.commands import diff_lines, summary_lines
 from quarterdeck.agent.checkpoints.errors import NothingToUndoError
+from quarterdeck.agent.checkpoints.file_state import BlobStore
 from quarterdeck.agent.checkpoints.turn_history import (
     MoveOptions,
+    TurnHistory,
     TurnLedger,
     TurnState,
     find_turn,
@@ -12,17 +16,26 @@ from quarterdeck.agent.checkpoints.turn_history import (
 from quarterdeck.wire.events import Redone, Rewound
 from quarterdeck.wire.ids import SessionId
 
-from .api import ConversationOutcome, KeptFile, TurnFileState, TurnInfo, UndoResult
+from .api import (
+    ConversationOutcome,
+    KeptFile,
+    TurnChanges,
+    TurnFileState,
+    TurnInfo,
+    UndoResult,
+)
 
 __all__ = [
     "RewindUnsupportedError",
     "SessionMover",
     "make_result",
     "make_turn_info",
+    "read_changes",
     "rewind_turns",
     "undo_turn",
 ]
 
+_MOST_LINES = 100_000
 _NOT_STORED = "its content is not stored"
 
 
@@ -103,6 +116,19 @@ async def rewind_turns(
 ) -> Rewound:
     """Go back to where a turn began. Raises as ``FleetCheckpoints.rewind``."""
     return await mover.rewind(turn, files=files, conversation=conversation, force=force, via=via)
+
+
+async def read_changes(
+    history: TurnHistory, blobs: BlobStore, turn: str | None, lines: int
+) -> TurnChanges:
+    """What turns did to files. Raises as ``FleetCheckpoints.turn_changes``."""
+    manifest = await history.changes(turn)
+    summary = tuple(summary_lines(manifest))
+    if lines <= 0:
+        return TurnChanges(summary=summary)
+    found = await asyncio.to_thread(lambda: list(diff_lines(manifest, blobs)))
+    most = min(lines, _MOST_LINES)
+    return TurnChanges(summary=summary, diff=tuple(found[:most]), is_cut=len(found) > most)
 
 
 def make_result(

@@ -9,7 +9,7 @@ next host takes the second.
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,8 +28,12 @@ from quarterdeck.agent.checkpoints.file_state import (
     write_whole,
 )
 from quarterdeck.agent.checkpoints.snapshot import describe_uncovered
-from quarterdeck.config.places import make_private
+from quarterdeck.config.errors import ConfigError
+from quarterdeck.config.loader import load_config
+from quarterdeck.config.places import Places, make_private
 from quarterdeck.config.schema import CheckpointSettings
+from quarterdeck.config.trust import TrustStore
+from quarterdeck.config.workspace import find_workspace
 from quarterdeck.drivers.driver import EventSink
 from quarterdeck.policy.foreign_calls import CallContext, call_from_tool
 from quarterdeck.wire.events import (
@@ -72,14 +76,19 @@ class SessionFiles:
     """Where what a session's files were is kept. Methods block.
 
     Args:
-        state: our own directory.
-        root: the session's working directory.
+        directory: the session's own.
+        root: its working directory; paths are shown relative to it.
     """
 
-    def __init__(self, state: Path, session: SessionId, root: str) -> None:
-        self.directory = session_directory(state, session)
-        self.blobs = BlobStore(self.directory / "blobs")
-        self.root = os.fsencode(os.path.realpath(root))
+    def __init__(self, directory: Path, root: bytes) -> None:
+        self.directory = directory
+        self.blobs = BlobStore(directory / "blobs")
+        self.root = root
+
+    @classmethod
+    def find(cls, state: Path, session: SessionId, cwd: str) -> "SessionFiles":
+        """Those of a session that works in ``cwd``; ``state``: our own directory."""
+        return cls(session_directory(state, session), os.fsencode(os.path.realpath(cwd)))
 
     def save(self, pending: PendingTurn) -> None:
         """Put a turn that runs on disk."""
@@ -205,13 +214,25 @@ def _real_paths(paths: Iterable[str]) -> set[bytes]:
     return found
 
 
-def read_pending(state: Path, session: SessionId) -> PendingTurn | None:
-    """What a host that was killed had noted of a session's turn; blocks."""
+def read_pending(directory: Path) -> PendingTurn | None:
+    """What a host that was killed had noted of a session's turn in its directory; blocks."""
     try:
-        data = (session_directory(state, session) / _PENDING).read_bytes()
+        data = (directory / _PENDING).read_bytes()
         return msgspec.msgpack.decode(data, type=PendingTurn)
     except (OSError, msgspec.DecodeError):
         return None
+
+
+def load_checkpoint_settings(
+    places: Places, environment: Mapping[str, str], cwd: str
+) -> CheckpointSettings:
+    """The settings that count in a directory; blocks. A file that is wrong is told elsewhere."""
+    try:
+        trusted = TrustStore(places.trust_file).is_trusted(find_workspace(Path(cwd)).root)
+        found = load_config(places, directory=Path(cwd), environ=environment, trusted=trusted)
+    except (ConfigError, OSError):
+        return CheckpointSettings()
+    return found.settings.checkpoints
 
 
 class FleetSnapshots:
@@ -247,16 +268,16 @@ class FleetSnapshots:
                     await tree.finish(turn)
 
     async def recover(
-        self, session: SessionId, root: str, settings: CheckpointSettings
+        self, session: SessionId, directory: Path, root: bytes, settings: CheckpointSettings
     ) -> tuple[TurnId, tuple[Event, ...]] | None:
         """What a turn did whose host was killed, until now; None: there is none.
 
         ``SessionFiles.forget`` it when the events are in the log.
         """
-        pending = await asyncio.to_thread(read_pending, self.state, session)
+        pending = await asyncio.to_thread(read_pending, directory)
         if pending is None:
             return None
-        files = await asyncio.to_thread(SessionFiles, self.state, session, root)
+        files = SessionFiles(directory, root)
         turn = WatchedTurn(session, "", pending.turn, None)
         turn.pending = pending
         turn.problems.append(LOST_HOST)
@@ -387,7 +408,7 @@ class SessionWatch:
     async def _open_files(self) -> SessionFiles:
         if self._files is None:
             state, root = self._snapshots.state, self._context.cwd
-            self._files = await asyncio.to_thread(SessionFiles, state, self._session, root)
+            self._files = await asyncio.to_thread(SessionFiles.find, state, self._session, root)
         return self._files
 
     def _listen(self, event: ToolCallStarted | ToolCallUpdated | ToolCallEnded) -> None:

@@ -389,6 +389,18 @@ async def _model(fleet: "Fleet", agent: "AgentInfo", model: str) -> str:
     return f"{agent.name} now uses {model}"
 
 
+async def _undo(fleet: "Fleet", agent: "AgentInfo", words: str) -> str:
+    from .undo import undo_turn
+
+    return await undo_turn(fleet, agent, words)
+
+
+async def _redo(fleet: "Fleet", agent: "AgentInfo", words: str) -> str:
+    from .undo import redo_turn
+
+    return await redo_turn(fleet, agent, words)
+
+
 COMMANDS = (
     WorkbenchCommand(name="spawn", help="start an agent", action="spawn"),
     WorkbenchCommand(name="answer", help="answer the next pending request", action="answer"),
@@ -421,6 +433,24 @@ COMMANDS = (
     ),
     WorkbenchCommand(
         name="model", help="set the model of this agent", agent_action=_model, asks="model"
+    ),
+    WorkbenchCommand(
+        name="undo",
+        help="undo the last turn of this agent, or turn N; files or conversation, force",
+        agent_action=_undo,
+    ),
+    WorkbenchCommand(
+        name="redo", help="revert the last undo or rewind of this agent", agent_action=_redo
+    ),
+    WorkbenchCommand(
+        name="rewind",
+        help="take this agent back to the start of turn N; without N: list the turns",
+        target="commands.undo:rewind_agent",
+    ),
+    WorkbenchCommand(
+        name="changes",
+        help="show what the turns of this agent, or turn N, did to files",
+        target="commands.undo:show_changes",
     ),
     WorkbenchCommand(name="archived", help="show or hide archived agents", action="archived"),
     WorkbenchCommand(name="unfold", help="expand or collapse all tool calls", action="unfold"),
