@@ -1,7 +1,6 @@
 """``turns``, ``changes``, ``undo``, ``redo`` and ``rewind``: what turns did to files, and back."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -10,6 +9,8 @@ from ..command_io import as_json_option, echo_json, echo_lines, resolve_director
 from ..output import echo, escape_controls
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from quarterdeck.config.places import Places
     from quarterdeck.fleet.checkpoints.api import UndoResult
     from quarterdeck.fleet.checkpoints.stored_session import StoredSession
