@@ -106,3 +106,33 @@ def _kill_host(home: Path, work: Path) -> None:
         assert child.stdout.readline() == b"holds\n"
         child.send_signal(signal.SIGKILL)
         child.wait(SOON)
+
+
+async def test_an_agent_that_can_goes_back_in_its_conversation(tmp_path: Path):
+    work = await asyncio.to_thread(new_repository, tmp_path / "work", {"a.txt": "one\n"})
+    (tmp_path / "state").mkdir()
+
+    async def open_session(start: AgentStart, sink: EventSink) -> DriverSession:
+        variables = {"FAKE_STATE": str(tmp_path / "state")}
+        opening = start.opening.with_options(environment=variables)
+        session = LinkSession(start.session, "codex", opening, sink, start.gate, start.around)
+        await start_session(session, [RIGS["codex-daemon"].make], is_known=start.is_known)
+        return session
+
+    places = places_in(tmp_path / "home")
+    async with LocalFleet.open(places, {}, open_session=open_session) as fleet:
+        await fleet.spawn(wish(work, name="ann", mode="full-auto"))
+        await fleet.wait(["ann"], timeout=SOON)
+        for number in (1, 2):
+            await prompt(fleet, "ann", f"sneak-run echo {number} > n{number}")
+        before = (await fleet.agent("ann")).agent_session
+        done = await fleet.undo("ann")
+        assert (done.number, done.conversation, done.restored) == (2, "rewound", 1)
+        assert not (work / "n2").exists() and (work / "n1").exists()
+        assert (await fleet.agent("ann")).agent_session != before
+        assert [one.in_conversation for one in await fleet.turns("ann")] == [True, False]
+        await prompt(fleet, "ann", "history")
+        said = "".join(str(one) for one in (await events_of(fleet, "ann"))[-8:])
+        assert "echo 1" in said and "echo 2" not in said
+        # What cannot be brought back to its memory is told.
+        assert (await fleet.undo("ann", turn="1", files=True)).conversation == "noted"
