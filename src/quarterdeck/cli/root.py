@@ -73,10 +73,12 @@ COMMANDS = {
     "changes": LazyCommand(
         "quarterdeck.cli.fleet.undo:changes", "Show what the turns of AGENT did to files."
     ),
-    "undo": LazyCommand("quarterdeck.cli.fleet.undo:undo", "Undo a turn of AGENT."),
-    "redo": LazyCommand("quarterdeck.cli.fleet.undo:redo", "Revert the last undo of AGENT."),
+    "undo": LazyCommand("quarterdeck.cli.fleet.undo:undo", "Undo one turn of AGENT."),
+    "redo": LazyCommand(
+        "quarterdeck.cli.fleet.undo:redo", "Revert the last undo or rewind of AGENT."
+    ),
     "rewind": LazyCommand(
-        "quarterdeck.cli.fleet.undo:rewind", "Take AGENT back to the start of a turn."
+        "quarterdeck.cli.fleet.undo:rewind", "Take AGENT back to the start of TURN."
     ),
     "search": LazyCommand(
         "quarterdeck.cli.fleet.sessions:search",

@@ -73,10 +73,7 @@ T = TypeVar("T")
 
 
 class LinkSession:
-    """One conversation with one agent, over whatever link; see ``driver.Session``.
-
-    Made by ``opening.open_session``.
-    """
+    """One conversation with one agent, over whatever link; made by ``open_session``."""
 
     def __init__(
         self,
@@ -388,13 +385,8 @@ class LinkSession:
 
     async def rewind(self, turns: int) -> None:
         """Take the last turns out of the agent's conversation; see ``driver.DriverSession``."""
-        link = self._alive()
-        self._need(link.capabilities.rewinds, "go back in its conversation")
-        if self._turns.locked():
-            raise LinkBusyError(f"session {self.id!r} is running a turn")
-        assert isinstance(link, RewindableLink)
-        async with self._turns:
-            await link.rewind(turns)
+        self._need(self.capabilities.rewinds, "go back in its conversation")
+        await _rewind(self._alive(), turns, self._turns)
 
     async def set_mode(self, mode: str) -> None:
         """Change the agent's own mode."""
@@ -478,6 +470,15 @@ class LinkSession:
     def _need(self, ability: bool, what: str) -> None:
         if not ability:
             raise UnsupportedError(self.agent, self.transport, what)
+
+
+async def _rewind(link: AgentLink, turns: int, running: asyncio.Lock) -> None:
+    """Raises LinkBusyError while a turn runs."""
+    if running.locked():
+        raise LinkBusyError("a turn is running; interrupt it first")
+    assert isinstance(link, RewindableLink)
+    async with running:
+        await link.rewind(turns)
 
 
 def _check(link: AgentLink | None, agent: str, content: Sequence[ContentBlock]) -> None:

@@ -389,18 +389,6 @@ async def _model(fleet: "Fleet", agent: "AgentInfo", model: str) -> str:
     return f"{agent.name} now uses {model}"
 
 
-async def _undo(fleet: "Fleet", agent: "AgentInfo", words: str) -> str:
-    from .undo import undo_turn
-
-    return await undo_turn(fleet, agent, words)
-
-
-async def _redo(fleet: "Fleet", agent: "AgentInfo", words: str) -> str:
-    from .undo import redo_turn
-
-    return await redo_turn(fleet, agent, words)
-
-
 COMMANDS = (
     WorkbenchCommand(name="spawn", help="start an agent", action="spawn"),
     WorkbenchCommand(name="answer", help="answer the next pending request", action="answer"),
@@ -437,10 +425,12 @@ COMMANDS = (
     WorkbenchCommand(
         name="undo",
         help="undo the last turn of this agent, or turn N; files or conversation, force",
-        agent_action=_undo,
+        target="commands.undo:undo_agent",
     ),
     WorkbenchCommand(
-        name="redo", help="revert the last undo or rewind of this agent", agent_action=_redo
+        name="redo",
+        help="revert the last undo or rewind of this agent",
+        target="commands.undo:redo_agent",
     ),
     WorkbenchCommand(
         name="rewind",

@@ -8,33 +8,34 @@ from quarterdeck.fleet.checkpoints.result_text import describe_result, describe_
 from quarterdeck.fleet.errors import AgentNotReadyError
 
 if TYPE_CHECKING:
-    from quarterdeck.fleet.api import AgentInfo, Fleet
+    from quarterdeck.fleet.api import AgentInfo
+    from quarterdeck.fleet.checkpoints.api import UndoResult
 
     from ..app import Workbench
     from ..screens.dialogs import ReadingSection
 
-__all__ = ["redo_turn", "rewind_agent", "show_changes", "undo_turn"]
+__all__ = ["redo_agent", "rewind_agent", "show_changes", "undo_agent"]
 
 
-async def undo_turn(fleet: "Fleet", agent: "AgentInfo", words: str) -> str:
+async def undo_agent(app: "Workbench", words: str) -> None:
     """Undo the newest turn, or the one that is named. Raises QuarterdeckError."""
-    told = read_move_words(words)
-    done = await fleet.undo(
+    agent, told = _agent_of(app), read_move_words(words)
+    done = await app.context.fleet.undo(
         agent.session,
         turn=told.turn,
         files=told.files,
         conversation=told.conversation,
         force=told.force,
     )
-    return describe_result(done)
+    _tell(app, done)
 
 
-async def redo_turn(fleet: "Fleet", agent: "AgentInfo", words: str) -> str:
+async def redo_agent(app: "Workbench", words: str) -> None:
     """Revert the last undo or rewind. Raises QuarterdeckError."""
-    told = read_move_words(words)
+    agent, told = _agent_of(app), read_move_words(words)
     if told.turn is not None:
         raise NothingToUndoError(f"{told.turn!r} is not valid here; redo reverts the last undo")
-    return describe_result(await fleet.redo(agent.session, force=told.force))
+    _tell(app, await app.context.fleet.redo(agent.session, force=told.force))
 
 
 async def rewind_agent(app: "Workbench", words: str) -> None:
@@ -53,8 +54,7 @@ async def rewind_agent(app: "Workbench", words: str) -> None:
         conversation=told.conversation,
         force=told.force,
     )
-    app.show_message(describe_result(done))
-    app.feed.refresh()
+    _tell(app, done)
 
 
 async def show_changes(app: "Workbench", words: str) -> None:
@@ -77,6 +77,11 @@ def _agent_of(app: "Workbench") -> "AgentInfo":
     if agent is None:
         raise AgentNotReadyError("no agents yet; press ctrl+t to start one")
     return agent
+
+
+def _tell(app: "Workbench", done: "UndoResult") -> None:
+    app.show_message(describe_result(done))
+    app.feed.refresh()
 
 
 def _show(app: "Workbench", title: str, parts: "list[ReadingSection]") -> None:
