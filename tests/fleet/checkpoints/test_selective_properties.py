@@ -56,6 +56,8 @@ async def play(folder: Path, todo: list[tuple[str, str, object]]) -> None:
     work = await asyncio.to_thread(new_repository, folder / "work", FILES)
     repository = await asyncio.to_thread(untouched, work)
     casting = workers()
+    brought_back: dict[str, set[bytes]] = {"ann": set(), "bob": set()}
+    """Words that undo has restored; redo takes them away again."""
     async with fleet_of(folder / "home", casting) as fleet:
         for name in ("ann", "bob"):
             await at_work(fleet, casting, work, name)
@@ -66,7 +68,10 @@ async def play(folder: Path, todo: list[tuple[str, str, object]]) -> None:
             if what in ("undo", "rewind", "redo") and not how:
                 # Without force nothing goes that a person wrote between turns.
                 theirs = {w for w in words_in(before) if w.startswith(b"person-")}
+                theirs -= brought_back[who] if what == "redo" else set()
                 assert theirs <= words_in(after), (what, who, theirs)
+            if what in ("undo", "rewind"):
+                brought_back[who] |= words_in(after) - words_in(before)
             if what in ("undo", "rewind") and after != before:
                 assert await _redone(fleet, work, who) == before
                 await _again(fleet, who, what, bool(how))
