@@ -15,6 +15,9 @@
     ├── FleetLimitError      a limit on agents or on depth
     ├── LandingRefusedError  the work of an agent cannot be landed as it is
     ├── NoSuchLandingError   no landing has this id
+    ├── WorktreeError        a worktree cannot be used or removed as it is
+    │   ├── NoSuchWorktreeError  none has this name, path or agent
+    │   └── WorktreeSetupError   a set-up command failed
     ├── WorkbenchCallError   a workbench did not do what it was called for
     │   ├── NoWorkbenchError     none is open
     │   ├── WorkbenchGoneError   it was closed meanwhile
@@ -46,12 +49,15 @@ __all__ = [
     "NoSuchFleetTerminalError",
     "NoSuchLandingError",
     "NoSuchRequestError",
+    "NoSuchWorktreeError",
     "NoWorkbenchError",
     "NotAChildError",
     "WorkbenchCallError",
     "WorkbenchGoneError",
     "WorkbenchRefusedError",
     "WorkbenchTimeoutError",
+    "WorktreeError",
+    "WorktreeSetupError",
 ]
 
 
@@ -138,6 +144,27 @@ class NoSuchLandingError(FleetError):
     def __init__(self, landing: str) -> None:
         super().__init__(f"there is no landing {landing!r}; `quarterdeck land --list` shows them")
         self.landing = landing
+
+
+class WorktreeError(FleetError):
+    """A worktree cannot be used, removed or restored as it is; the message says why."""
+
+
+class NoSuchWorktreeError(WorktreeError):
+    """No worktree, or none in the trash, has this name or path or belongs to this agent."""
+
+    def __init__(self, name: str, *, is_trash: bool = False) -> None:
+        command = "worktrees trash" if is_trash else "worktrees"
+        where = "in the trash " if is_trash else ""
+        super().__init__(
+            f"there is no worktree {name!r} {where}".rstrip() + f"; `quarterdeck {command}` lists "
+            "them"
+        )
+        self.name = name
+
+
+class WorktreeSetupError(WorktreeError):
+    """A set-up command of a worktree failed, so the agent did not start."""
 
 
 class WorkbenchCallError(FleetError):

@@ -66,7 +66,8 @@ class LandingContext(Struct, frozen=True, kw_only=True):
     deliver: Callable[[str, str], Awaitable[None]]
     """Give an agent a prompt, resuming it if need be. Raises QuarterdeckError."""
     release: Callable[[SessionId, bool], Awaitable[str | None]] | None = None
-    """Remove the worktree of a session after a landing, and its branch if that is asked for."""
+    """Let go of the worktree of a session after a landing, and of its branch if that is asked for;
+    returns what a person must know."""
 
 
 def is_at_work(entry: AgentEntry) -> bool:
@@ -247,7 +248,7 @@ class LandingWorker:
     ) -> str | None:
         """Remove the worktree, if that is set; a failure is told and changes nothing else."""
         release = self.context.release
-        if release is None or options.keep_worktree or settings.worktree == "keep":
+        if release is None or options.keep_worktree:
             return None
         try:
             return await release(session, settings.branch == "delete")

@@ -32,6 +32,7 @@ __all__ = [
     "delete_directory",
     "find_worktree",
     "list_worktrees",
+    "reattach_worktree",
     "remove_worktree",
 ]
 
@@ -148,6 +149,32 @@ def check_out_tree(
     at.change(words, settings=_CHECKOUT, seconds=seconds)
     if tree is not None:  # an entry that is the same in both keeps what is known of its file
         repository.change(("read-tree", "-m", commit), seconds=seconds)
+
+
+def reattach_worktree(worktree: LinkedWorktree, *, seconds: float = 600.0) -> GitRepository:
+    """Make a worktree again whose files are gone, from what git still knows: HEAD and index.
+
+    What was staged is there again. When this raises nothing has been made.
+
+    Raises:
+        GitError: there is something in its place, or git failed.
+        OSError: a directory or file cannot be written.
+    """
+    os.makedirs(os.path.dirname(worktree.path), exist_ok=True)
+    try:
+        os.mkdir(worktree.path)
+    except FileExistsError:
+        raise GitError(f"{worktree.path!r} exists already; move it away first") from None
+    try:
+        Path(worktree.path, ".git").write_bytes(b"gitdir: " + os.fsencode(worktree.git_dir) + b"\n")
+        made = expect_repository(worktree.path)
+        words = ("checkout-index", "--all", "--index", "--quiet")
+        made.change(words, settings=_CHECKOUT, seconds=seconds)
+    except BaseException:
+        with suppress(OSError, GitError):
+            delete_directory(worktree.path)
+        raise
+    return made
 
 
 def list_worktrees(repository: GitRepository) -> list[LinkedWorktree]:
