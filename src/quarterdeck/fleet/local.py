@@ -104,7 +104,9 @@ class LocalFleet:
             starting.find,
             bounds.reach,
         )
-        opener = self._tools.wrap_opener(opener)
+        self.worktree_service = starting.make_worktrees(current, self._notes)
+        """The worktrees of its agents, for the parts that compare and land them."""
+        opener = self.worktree_service.wrap_opener(self._tools.wrap_opener(opener))
         self._crew = Supervisor(journal, current, self._notes, queues, opener, bounds)
         current.takes_images = self._crew.takes_images
         self._importing = SessionImporter(journal, current, self._notes, self._crew)
@@ -117,10 +119,13 @@ class LocalFleet:
         self._reader = FleetReader(journal, current)
         self._expose_agents(
             self._reader,
-            AgentLifecycle(current, starting, self._crew, self._tools, self._work),
+            AgentLifecycle(
+                current, starting, self._crew, self._tools, self.worktree_service, self._work
+            ),
             AgentControl(current, self._notes, queues, self._crew, self._work),
         )
         self._expose_inbox_and_terminals()
+        self._expose_worktrees()
 
     def _expose_agents(
         self, reader: FleetReader, lifecycle: AgentLifecycle, control: AgentControl
@@ -160,6 +165,16 @@ class LocalFleet:
         self.resize_terminal = self._terminals.resize
         self.close_terminal = self._terminals.close
 
+    def _expose_worktrees(self) -> None:
+        service = self.worktree_service
+        self.worktrees = service.worktrees
+        self.remove_worktree = service.remove_worktree
+        self.discard_worktree = service.discard_worktree
+        self.trash = service.trash
+        self.restore_worktree = service.restore_worktree
+        self.recreate_worktree = service.recreate_worktree
+        self.prune_worktrees = service.prune_worktrees
+
     @classmethod
     @asynccontextmanager
     async def open(
@@ -195,6 +210,7 @@ class LocalFleet:
             opener = open_session or AgentOpener(places, environment, journal)
             fleet = cls(journal, current, starting, opener, bounds)
             async with fleet._running():
+                await fleet.worktree_service.recover()
                 if resume_running:
                     await fleet._resume_all(recovered)
                 yield fleet

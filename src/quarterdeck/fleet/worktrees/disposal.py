@@ -5,7 +5,7 @@ meanwhile is overlooked, and deleted only when everything of value is committed 
 killed process left half done is finished or taken back by ``recover``. Everything here blocks.
 """
 # Names may be no text, and are joined as they are.
-# ruff: noqa: PTH104, PTH118, PTH119, PTH120
+# ruff: noqa: PTH104, PTH106, PTH118, PTH119, PTH120
 
 import os
 import secrets
@@ -310,6 +310,8 @@ class WorktreeDisposal:
         linked = self._find_linked(record)
         if linked is not None:
             remove_worktree(linked, parked=record.parked)
+        with suppress(OSError):
+            os.rmdir(record.worktree.path)  # made, and nothing was put into it yet
         self._records.forget(record.worktree.path)
 
     def _find_linked(self, record: WorktreeRecord) -> LinkedWorktree | None:
