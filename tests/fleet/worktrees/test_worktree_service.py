@@ -1,5 +1,8 @@
 """Agents get worktrees, return to them, share, copy, lose and recover them."""
+# Looking at a file for a moment is fine in a test.
+# ruff: noqa: ASYNC240
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -38,11 +41,11 @@ async def fleet(tmp_path: Path, casting: Casting) -> AsyncIterator[LocalFleet]:
         yield fleet
 
 
-def settings(project: Path, home: Path, text: str) -> None:
+async def settings(project: Path, home: Path, text: str) -> None:
     """Settings of the project, which is trusted."""
     (project / ".quarterdeck").mkdir(exist_ok=True)
     (project / ".quarterdeck" / "config.toml").write_text(f"[worktrees]\n{text}\n")
-    TrustStore(places_in(home).trust_file).trust(project)
+    await asyncio.to_thread(TrustStore(places_in(home).trust_file).trust, project)
 
 
 async def spawn(fleet: LocalFleet, cwd: Path, agent: str | None = None, **options):
@@ -148,6 +151,8 @@ async def test_uncommitted_work_is_carried_along_and_the_original_untouched(flee
 async def test_the_ignored_files_that_are_listed_are_copied(fleet, project, tmp_path):
     (project / ".gitignore").write_text("*.env\nnode_modules/\nbuild/\n")
     (project / ".worktreeinclude").write_text("*.env\nnode_modules/\n/a.txt\nnew.txt\n!no.env\n")
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "lists")
     (project / "x.env").write_text("KEY=1\n")
     (project / "x.env").chmod(0o600)
     (project / "no.env").write_text("KEY=2\n")
@@ -177,7 +182,9 @@ async def test_the_ignored_files_that_are_listed_are_copied(fleet, project, tmp_
 
 
 async def test_commands_of_trusted_settings_prepare_a_worktree(fleet, project, tmp_path):
-    settings(project, tmp_path / "home", 'setup = ["echo $QUARTERDECK_AGENT > made; echo done"]')
+    await settings(
+        project, tmp_path / "home", 'setup = ["echo $QUARTERDECK_AGENT > made; echo done"]'
+    )
     info = await spawn(fleet, project, "docs")
     assert (Path(info.worktree.path) / "made").read_text() == "docs\n"
     (ran,) = await of_kind(fleet, "docs", CommandRan)
@@ -199,7 +206,7 @@ async def test_commands_of_a_project_that_is_not_trusted_do_not_run(fleet, proje
 async def test_a_set_up_that_fails_fails_the_start_and_removes_the_worktree(
     fleet, project, tmp_path
 ):
-    settings(project, tmp_path / "home", 'setup = ["echo no network; exit 3", "touch x"]')
+    await settings(project, tmp_path / "home", 'setup = ["echo no network; exit 3", "touch x"]')
     info = await spawn(fleet, project, "docs")
     assert info.state == "failed" and "no network" in info.reason and "code 3" in info.reason
     (assigned,) = await of_kind(fleet, "docs", WorktreeAssigned)
@@ -212,21 +219,32 @@ async def test_a_set_up_that_fails_fails_the_start_and_removes_the_worktree(
 
 
 async def test_a_set_up_that_takes_too_long_is_ended(fleet, project, tmp_path):
-    settings(project, tmp_path / "home", 'setup = ["sleep 60"]\ntimeout = 0.2')
+    await settings(project, tmp_path / "home", 'setup = ["sleep 60"]\ntimeout = 0.2')
     info = await spawn(fleet, project, "docs")
     assert info.state == "failed" and "0.2 s" in info.reason
 
 
-async def test_an_agent_can_be_killed_while_its_worktree_is_prepared(fleet, project, tmp_path):
-    settings(project, tmp_path / "home", 'setup = ["sleep 60"]')
+async def test_an_agent_that_was_killed_while_its_worktree_was_prepared_can_be_resumed(
+    fleet, project, tmp_path
+):
+    wait = "test -e go || { touch began; sleep 60; }"
+    await settings(project, tmp_path / "home", f'setup = ["{wait}"]')
     info = await fleet.spawn(wish(project, name="docs", worktree=WorktreeOptions()))
+    top = Path(info.worktree.path)
+    async with asyncio.timeout(SOON):
+        while not (top / "began").exists():
+            await asyncio.sleep(0.01)
     await fleet.kill("docs")
-    assert not Path(info.worktree.path).exists()
     assert (await fleet.agent("docs")).state == "killed"
+    (top / "go").touch()
+    await fleet.resume("docs")
+    await fleet.wait(["docs"], timeout=SOON)
+    assert (await fleet.agent("docs")).state == "idle"
+    assert [one.exit_code for one in await of_kind(fleet, "docs", CommandRan)] == [0]
 
 
 async def test_a_project_can_give_every_agent_a_worktree(fleet, project, tmp_path):
-    settings(project, tmp_path / "home", 'default = true\nbranch = "agents/{agent}"')
+    await settings(project, tmp_path / "home", 'default = true\nbranch = "agents/{agent}"')
     info = await spawn(fleet, project, "docs", wants=False)
     assert info.worktree and info.worktree.branch == "agents/docs"
     info = await spawn(fleet, project, "plain", is_off=True)
@@ -234,7 +252,7 @@ async def test_a_project_can_give_every_agent_a_worktree(fleet, project, tmp_pat
 
 
 async def test_worktrees_can_be_in_another_place(fleet, project, tmp_path):
-    settings(project, tmp_path / "home", 'place = "../trees"')
+    await settings(project, tmp_path / "home", 'place = "../trees"')
     info = await spawn(fleet, project, "docs")
     assert info.worktree.path == str(tmp_path / "trees" / "docs")
 
@@ -399,7 +417,7 @@ async def test_a_branch_without_commits_goes_with_its_worktree(fleet, project):
 
 
 async def test_archived_agents_lose_their_worktrees_by_the_settings(fleet, project, tmp_path):
-    settings(project, tmp_path / "home", "keep_days = 0")
+    await settings(project, tmp_path / "home", "keep_days = 0")
     for name in ("clean", "dirty", "live", "idle"):
         info = await spawn(fleet, project, name)
         if name == "dirty":
@@ -413,7 +431,7 @@ async def test_archived_agents_lose_their_worktrees_by_the_settings(fleet, proje
 
 
 async def test_merged_ones_too_and_what_is_too_large_goes_first(fleet, project, tmp_path):
-    settings(project, tmp_path / "home", "keep_days = 0")
+    await settings(project, tmp_path / "home", "keep_days = 0")
     info = await spawn(fleet, project, "merged")
     top = Path(info.worktree.path)
     (top / "n").write_text("n")
@@ -424,9 +442,9 @@ async def test_merged_ones_too_and_what_is_too_large_goes_first(fleet, project, 
     git(project, "merge", "-q", "quarterdeck/merged")
     (done,) = await fleet.prune_worktrees()
     assert done.branch is None and not top.exists()
-    settings(project, tmp_path / "home", "keep_days = 100")
+    await settings(project, tmp_path / "home", "keep_days = 100")
     await spawn(fleet, project, "large")
     await fleet.archive("large")
     assert await fleet.prune_worktrees() == []
-    settings(project, tmp_path / "home", "keep_days = 100\nkeep_size = 0.000001")
+    await settings(project, tmp_path / "home", "keep_days = 100\nkeep_size = 0.000001")
     assert [one.name for one in await fleet.prune_worktrees()] == ["large"]

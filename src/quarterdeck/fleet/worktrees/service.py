@@ -163,20 +163,16 @@ class WorktreeService:
             return
         settings = await self.settings(worktree.repository)
         failed: CommandRan | None = None
-        done = False
-        try:
-            for line in settings.setup:
-                ran = await self._run(line, worktree, start.wish.name, settings, "setup")
-                await sink(ran)
-                if ran.exit_code != 0:
-                    failed = ran
-                    break
-            done = failed is None
-        finally:
-            if not done and not start.is_known:  # no agent was ever in it
+        for line in settings.setup:
+            ran = await self._run(line, worktree, start.wish.name, settings, "setup")
+            await sink(ran)
+            if ran.exit_code != 0:
+                failed = ran
+                break
+        if failed is not None:
+            if not start.is_known:  # no agent was ever in it
                 await self.undo(MadeWorktree(worktree=worktree, cwd=worktree.path))
                 await sink(WorktreeReleased(path=worktree.path, how="removed"))
-        if failed is not None:
             code = failed.exit_code
             how = "did not end" if code is None else f"failed with exit code {code}"
             raise WorktreeSetupError(
@@ -473,6 +469,8 @@ async def _in_thread(function: Callable[P, T], *args: P.args, **named: P.kwargs)
 
 
 def _is_there(worktree: Worktree) -> bool:
+    if not os.path.lexists(f"{worktree.path}/.git"):
+        return False
     try:
         found = find_repository(worktree.path)
     except GitError:
