@@ -321,7 +321,7 @@ def test_files_behind_a_filter_come_from_the_checkout(yard):
     git(project, "config", "filter.lfs.clean", "echo pointer one; cat >/dev/null")
     (project / "one.bin").write_text("content " * 100)
     os.utime(project / "one.bin", (1_000_000_000, 1_000_000_000))
-    git(project, "update-index", "--refresh")
+    git(project, "add", "one.bin")
     git(project, "config", "--unset", "filter.lfs.clean")
     (project / "two.bin").write_text("edited\n")
     made = yard.make()

@@ -41,6 +41,7 @@ from quarterdeck.wire.worktrees import Worktree
 
 from ..errors import WorktreeError
 from .builder import PROGRAM_IDENTITY, name_start
+from .includes import read_patterns
 from .inspection import WorktreeContent, inspect_worktree, is_merged, list_pending_commits
 from .record import TrashRecord, WorktreeRecord, WorktreeRecords
 
@@ -210,7 +211,8 @@ class WorktreeDisposal:
     def _inspect(self, record: WorktreeRecord, settings: WorktreeSettings) -> WorktreeContent:
         repository = expect_repository(record.parked or record.worktree.path)
         included = self._records.included(record.worktree.path)
-        return inspect_worktree(repository, included, settings.include_ignored)
+        patterns = (*settings.include_ignored, *read_patterns(record.worktree.repository))
+        return inspect_worktree(repository, included, patterns)
 
     def _branch_kept(
         self, record: WorktreeRecord, content: WorktreeContent, keeps_branch: bool
@@ -280,9 +282,7 @@ class WorktreeDisposal:
         try:
             raw = replace(repository, attributes=RAW_ATTRIBUTES)
             recorder = TreeRecorder(raw, directory, borrows=False, seconds=_SECONDS)
-            directory.mkdir(parents=True)
-            # An index without entries: what git knows of a file is about its converted content.
-            recorder.run("read-tree", "--empty")
+            recorder.empty()  # what git knows of a file is about its converted content
             return recorder.take(sorted(forced))
         finally:
             shutil.rmtree(directory, ignore_errors=True)
@@ -343,8 +343,7 @@ class WorktreeDisposal:
         directory = self._scratch / secrets.token_hex(8)
         try:
             recorder = TreeRecorder(repository, directory)
-            directory.mkdir(parents=True)
-            recorder.run("read-tree", "--empty")
+            recorder.empty()
             tree = recorder.take()
             start = worktree.start or worktree.base
             words = ("diff-tree", "-r", "-z", "--no-renames", "--diff-filter=d", start, tree)

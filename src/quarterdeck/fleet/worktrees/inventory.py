@@ -11,6 +11,7 @@ from quarterdeck.wire.worktrees import Worktree
 
 from ..agent_entry import AgentEntry
 from .api import WorktreeInfo
+from .includes import read_patterns
 from .inspection import count_commits, inspect_worktree, measure_directory
 from .record import WorktreeRecords
 
@@ -44,7 +45,8 @@ def describe_worktree(
         repository = expect_repository(worktree.path)
         if repository.top != os.path.realpath(worktree.path):
             return replace(info, problem="it is gone")
-        content = inspect_worktree(repository, records.included(worktree.path))
+        included = records.included(worktree.path)
+        content = inspect_worktree(repository, included, read_patterns(worktree.repository))
         ahead, behind = count_commits(repository, worktree)
     except GitError as error:
         is_gone = not os.path.lexists(worktree.path)

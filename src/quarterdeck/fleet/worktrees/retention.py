@@ -9,6 +9,7 @@ from quarterdeck.system.git.repository import expect_repository
 from quarterdeck.wire.clock import read_wall_clock
 
 from ..agent_entry import AgentEntry
+from .includes import read_patterns
 from .inspection import inspect_worktree, is_merged, measure_directory
 from .record import TrashRecord, WorktreeRecord, WorktreeRecords
 
@@ -79,7 +80,8 @@ def _may_go(
             return False
         repository = expect_repository(record.worktree.path)
         included = records.included(record.worktree.path)
-        content = inspect_worktree(repository, included, settings.include_ignored)
+        patterns = (*settings.include_ignored, *read_patterns(record.worktree.repository))
+        content = inspect_worktree(repository, included, patterns)
     except GitError:
         return False
     return not content.is_dirty and not content.repositories
