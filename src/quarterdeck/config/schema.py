@@ -426,8 +426,6 @@ class LandingSettings(Value, frozen=True, kw_only=True):
     on_failure: Literal["hand-back", "report"] = "hand-back"
     """What a queue does with work that conflicts or fails the check: send it to its agent as a
     prompt, or only report it."""
-    branch: Literal["keep", "delete"] = "keep"
-    """What happens to the agent's branch when its worktree is removed after a landing."""
 
 
 class WorktreeSettings(Value, frozen=True, kw_only=True):

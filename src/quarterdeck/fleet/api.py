@@ -28,6 +28,7 @@ from .agent_state import AgentStateName
 from .checkpoints.api import FleetCheckpoints
 from .landing.api import FleetLandings
 from .method import fleet_method
+from .worktrees.api import FleetWorktrees
 
 __all__ = [
     "TERMINAL_VARIABLE",
@@ -294,7 +295,7 @@ class WorkbenchRegistration(Protocol):
         ...
 
 
-class Fleet(FleetTerminals, FleetCheckpoints, FleetLandings, Protocol):
+class Fleet(FleetTerminals, FleetWorktrees, FleetCheckpoints, FleetLandings, Protocol):
     """Many agents, and terminals beside them."""
 
     @fleet_method(changes=True)

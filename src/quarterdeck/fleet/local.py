@@ -26,6 +26,7 @@ from .api import FleetStatus, ImportedSession, InboxItem, TerminalInfo
 from .attached_workbenches import AttachedWorkbenches
 from .checkpoints.service import CheckpointService
 from .inbox import Inbox
+from .landing.release import WorktreeRelease
 from .landing.service import LandingService
 from .landing.worker import LandingContext
 from .live_index import FleetReader, LiveIndex
@@ -110,7 +111,9 @@ class LocalFleet:
             starting.find,
             bounds.reach,
         )
-        opener = self._tools.wrap_opener(opener)
+        self.worktree_service = starting.make_worktrees(current, self._notes)
+        """The worktrees of its agents, for the parts that compare and land them."""
+        opener = self.worktree_service.wrap_opener(self._tools.wrap_opener(opener))
         self._checkpoints = CheckpointService(
             places,
             starting.environment,
@@ -134,10 +137,13 @@ class LocalFleet:
         self._reader = FleetReader(journal, current)
         self._expose_agents(
             self._reader,
-            AgentLifecycle(current, starting, self._crew, self._tools, self._work),
+            AgentLifecycle(
+                current, starting, self._crew, self._tools, self.worktree_service, self._work
+            ),
             AgentControl(current, self._notes, queues, self._crew, self._work),
         )
         self._expose_inbox_and_terminals()
+        self._expose_worktrees()
         self._landing = LandingService(self._landing_context(starting), self._work)
         self._expose_landings()
 
@@ -185,15 +191,26 @@ class LocalFleet:
         self.resize_terminal = self._terminals.resize
         self.close_terminal = self._terminals.close
 
+    def _expose_worktrees(self) -> None:
+        service = self.worktree_service
+        self.worktrees = service.worktrees
+        self.remove_worktree = service.remove_worktree
+        self.discard_worktree = service.discard_worktree
+        self.trash = service.trash
+        self.restore_worktree = service.restore_worktree
+        self.recreate_worktree = service.recreate_worktree
+        self.prune_worktrees = service.prune_worktrees
+
     def _landing_context(self, starting: SessionFactory) -> LandingContext:
         return LandingContext(
             journal=self.journal,
             current=self._current,
             notes=self._notes,
             directory=starting.places.state / "landing",
-            load_settings=starting.load_landing_settings,
+            load_settings=starting.load_settings,
             read_last_words=lambda session, most: last_words(self, session, most),
             deliver=self._deliver,
+            release=WorktreeRelease(self.worktree_service),
         )
 
     def _expose_landings(self) -> None:
@@ -246,6 +263,7 @@ class LocalFleet:
             opener = open_session or AgentOpener(places, environment, journal)
             fleet = cls(journal, current, starting, opener, bounds, places)
             async with fleet._running():
+                await fleet.worktree_service.recover()
                 await fleet._landing.recover()
                 if resume_running:
                     await fleet._resume_all(recovered)
