@@ -331,16 +331,17 @@ async def test_worktrees_of_ended_agents_go_after_a_landing_if_that_is_set(yard:
     path = Path(info.worktree.path)
     (path / "new.txt").write_text("new\n")
     first = await yard.land("ann", into="main")
-    assert (first.state, first.note) == ("landed", "") and path.exists()
+    assert (first.state, first.note) == ("landed", "") and await in_thread(path.exists)
     await yard.fleet.close("ann")
     (path / "more.txt").write_text("more\n")
     kept = await yard.land("ann", into="main", keep_worktree=True)
-    assert kept.state == "landed" and path.exists()
+    assert kept.state == "landed" and await in_thread(path.exists)
     assert await in_thread(git, path, "status", "--porcelain") == ""
     (path / "most.txt").write_text("most\n")
     gone = await yard.land("ann", into="main")
     assert gone.state == "landed" and "the worktree was removed" in gone.note
-    assert not path.exists() and (await yard.fleet.agent("ann")).worktree is None
+    assert not await in_thread(path.exists)
+    assert (await yard.fleet.agent("ann")).worktree is None
     listed = await in_thread(git, yard.project, "ls-tree", "--name-only", "main")
     assert listed.split() == ["a.txt", "b.txt", "more.txt", "most.txt", "new.txt"]
 
