@@ -183,8 +183,8 @@ class ChangeReader:
         return Comparison(
             store=writer.store,
             alternates=(repository.objects,) if repository is not None else (),
-            old=writer.store.put_tree(writer.old),
-            new=writer.store.put_tree(writer.new),
+            old=writer.store.put_tree(_without_clashes(writer.old)),
+            new=writer.store.put_tree(_without_clashes(writer.new)),
             root=root,
             against=against,
             repository=repository,
@@ -225,7 +225,7 @@ class ChangeReader:
         return replace(
             comparison,
             old=store.put_tree(_without_clashes(old)),
-            new=store.put_tree(new),
+            new=store.put_tree(_without_clashes(new)),
             against=f"what was {since}",
         )
 

@@ -4,6 +4,7 @@ A content is a list of lines with their ends; only a line feed ends one. Hunks a
 contents, without context. Within a group of changed lines the old ones come first, as in a patch.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ __all__ = [
     "reject_lines",
     "select_hunks",
     "split_lines",
+    "trace_lines",
 ]
 
 LineSet = frozenset[int]
@@ -197,6 +199,23 @@ def accept_lines(
                 removed |= {n for n in befores if origins(n) is None}
             givers |= removed
     return merge_lines(current, new, hunks, lambda n: n not in givers, lambda n: n in chosen.new)
+
+
+def trace_lines(hunks: Iterable[PatchHunk]) -> Callable[[int], int | None]:
+    """Finds the line of the old content that a line of the new one is; None: it is none."""
+    groups = [group for hunk in hunks for group in _groups(hunk)]
+    starts = [group.after for group in groups]
+
+    def trace(line: int) -> int | None:
+        at = bisect_left(starts, line) - 1
+        if at < 0:
+            return line
+        group = groups[at]
+        if line <= group.after + group.news:
+            return None
+        return line - (group.after + group.news) + group.before + group.olds
+
+    return trace
 
 
 def find_line(hunks: Iterable[PatchHunk], line: int) -> tuple[int, bool]:
