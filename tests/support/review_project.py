@@ -1,4 +1,6 @@
 """A repository with a worktree in which an agent of a fleet works, to be reviewed."""
+# Names of files may be no text, and pathlib takes text alone.
+# ruff: noqa: PTH103, PTH120, PTH123
 
 import os
 import subprocess

@@ -54,9 +54,9 @@ async def test_nothing_changed_is_an_empty_list(tmp_path: Path):
         found = await ann.fleet.changes("ann")
         assert found.files == () and found.count == 0 and not found.can_undo
         assert (await ann.fleet.patch_text("ann")).data == b""
-        with pytest.raises(NoSuchChangeError, match="did not change 'kept.py'"):
+        with pytest.raises(NoSuchChangeError, match=r"did not change 'kept\.py'"):
             await ann.fleet.patch("ann", "kept.py")
-        with pytest.raises(NoSuchChangeError, match="kept.py"):
+        with pytest.raises(NoSuchChangeError, match=r"kept\.py"):
             await ann.fleet.patch_text("ann", ["kept.py"])
 
 

@@ -45,9 +45,7 @@ class SharedAgent:
         await journal.durable(record.seq)
         return turn
 
-    def _work(
-        self, turn: TurnId, act: Act, shared: dict[str, tuple[str, ...]]
-    ) -> list[Event]:
+    def _work(self, turn: TurnId, act: Act, shared: dict[str, tuple[str, ...]]) -> list[Event]:
         events: list[Event] = []
         pending = self.snapshots.begin(turn)
         act()
