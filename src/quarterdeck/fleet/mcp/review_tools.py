@@ -36,12 +36,9 @@ class ReviewDiffArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_f
     agent: _Agent
     path: Annotated[_Path | None, Meta(description="One file; default: all of them.")] = None
     turn: Annotated[
-        str | None,
-        Meta(max_length=80, description="Only what this turn did, by number; default: all turns."),
+        str | None, Meta(description="Only what this turn did, by number; default: all turns.")
     ] = None
-    cursor: Annotated[
-        str | None, Meta(max_length=80, description="From an earlier call: the next page.")
-    ] = None
+    cursor: Annotated[str | None, Meta(description="From an earlier call: the next page.")] = None
     characters: Annotated[
         int, Meta(ge=500, le=50_000, description="Approximate length of the page.")
     ] = _PAGE

@@ -25,7 +25,7 @@ from quarterdeck.agent.checkpoints.file_state import (
 )
 from quarterdeck.agent.checkpoints.turn_history import TurnLedger, TurnState, find_turn
 from quarterdeck.system.errors import GitError
-from quarterdeck.system.git.object_store import ObjectStore, GitEntry
+from quarterdeck.system.git.object_store import GitEntry, ObjectStore
 from quarterdeck.system.git.repository import GitRepository, find_repository
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.worktrees import Worktree

@@ -20,7 +20,7 @@ from .file_list import find_entry_path
 from .source import ReviewSource, run_blocking
 from .state import ReviewState
 
-__all__ = ["CommentService", "CommentSender"]
+__all__ = ["CommentSender", "CommentService"]
 
 _LONGEST_COMMENT = 20_000
 _MOST_COMMENTED = 1_000

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from quarterdeck.agent.checkpoints.file_state import path_text
 from quarterdeck.system.errors import GitError
-from quarterdeck.system.git.object_store import ObjectStore, GitEntry
+from quarterdeck.system.git.object_store import GitEntry, ObjectStore
 from quarterdeck.system.git.repository import GitRepository
 
 from .patch import SUBMODULE, ChangeKind, PatchFile, PatchHunk, PatchLine, parse_patch

@@ -19,7 +19,7 @@ from quarterdeck.wire.private_files import make_private_directory
 from ..errors import GitError
 from .command import GitOutput, GitPlaces, run_git
 
-__all__ = ["ObjectStore", "GitEntry"]
+__all__ = ["GitEntry", "ObjectStore"]
 
 _TREE = "40000"
 _ATTRIBUTES = "".join(
