@@ -36,6 +36,7 @@ __all__ = [
     "Settings",
     "ToolSettings",
     "VendorSettings",
+    "WorktreeSettings",
 ]
 
 Occasion: TypeAlias = Literal["needed", "done", "failed"]
@@ -50,6 +51,12 @@ Share: TypeAlias = Annotated[
 ]
 Minutes: TypeAlias = Annotated[float, Meta(ge=0, description="a number of minutes")]
 Delay: TypeAlias = Annotated[float, Meta(ge=0, description="a number of seconds")]
+Days: TypeAlias = Annotated[float, Meta(ge=0, description="a number of days")]
+Gigabytes: TypeAlias = Annotated[float, Meta(gt=0, description="a number of gigabytes above 0")]
+BranchPattern: TypeAlias = Annotated[
+    str,
+    Meta(pattern=r"^[^\s]*\{agent\}[^\s]*$", description="a name of a branch with {agent} in it"),
+]
 QuietHours: TypeAlias = Annotated[
     str,
     Meta(
@@ -400,6 +407,42 @@ class NotificationSettings(Value, frozen=True, kw_only=True):
     """Hours of the day without notifications, such as ``22:00-07:00``."""
 
 
+class WorktreeSettings(Value, frozen=True, kw_only=True):
+    """Git worktrees of agents."""
+
+    default: bool = False
+    """Whether every new agent in a git repository gets a worktree of its own; ``--no-worktree`` and
+    ``--worktree`` override it."""
+    branch: BranchPattern = "quarterdeck/{agent}"
+    """The branch of a new worktree; ``{agent}`` stands for the name of the agent or the name that
+    you give to the worktree."""
+    place: str | None = None
+    """Directory for new worktrees; relative to the repository, or with ``~``. Unset: a directory
+    of Quarterdeck's own, outside the repository."""
+    include_ignored: tuple[str, ...] = ()
+    """Ignored files to copy into a new worktree, as patterns of ``.gitignore``, besides those that
+    the file ``.worktreeinclude`` of the repository lists."""
+    setup: tuple[str, ...] = ()
+    """Command lines for the shell that prepare a new worktree before the agent starts."""
+    teardown: tuple[str, ...] = ()
+    """Command lines for the shell that are run before a worktree is removed."""
+    timeout: Seconds = 600.0
+    """How long one of these commands may take."""
+    remove_after: tuple[Literal["merge", "archive"], ...] = ("merge", "archive")
+    """When a worktree without uncommitted work is removed by itself: after its changes were
+    merged, or after its agents were archived. An adopted worktree is never removed."""
+    keep_days: Days = 7.0
+    """How many days such a worktree stays after its last use."""
+    keep_size: Gigabytes | None = None
+    """If all worktrees together are larger than this many gigabytes, those that may be removed go
+    earlier, the longest unused first. Unset: no limit."""
+    trash_days: Days = 30.0
+    """How many days a discarded worktree can be restored."""
+    trash_ignored: bool = False
+    """Whether a discarded worktree keeps all its ignored files, such as build output, and not only
+    those that were copied into it and changed."""
+
+
 class Settings(Value, frozen=True, kw_only=True):
     """All settings, complete and checked."""
 
@@ -439,3 +482,5 @@ class Settings(Value, frozen=True, kw_only=True):
     """The process that owns the agents."""
     notifications: NotificationSettings = NotificationSettings()
     """How you are notified that an agent needs you, is done or failed."""
+    worktrees: WorktreeSettings = WorktreeSettings()
+    """Git worktrees of agents."""
