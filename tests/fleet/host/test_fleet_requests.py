@@ -12,6 +12,7 @@ from quarterdeck.fleet.api import FleetTerminalOptions, SpawnOptions
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.host.methods import PROTOCOL
 from quarterdeck.fleet.review.api import ReviewSelection
+from quarterdeck.fleet.landing.api import LandingOptions
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import QuarterdeckError, RpcError
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId
@@ -118,6 +119,14 @@ CALLS: tuple[Callable[[HostClient], Awaitable[object]], ...] = (
     lambda c: c.drop_comment("ann", "com_1"),
     lambda c: c.resolve_comments("ann", ["com_1"], changed=True),
     lambda c: c.send_comments("ann", note="Please."),
+    lambda c: c.preview_landing("ann", LandingOptions()),
+    lambda c: c.land("ann", LandingOptions(method="rebase", into="main", trailers=("A: b",))),
+    lambda c: c.queue_landings(["ann", "bob"], LandingOptions(check="make test", batch=True)),
+    lambda c: c.landings(),
+    lambda c: c.wait_landing("req_1"),
+    lambda c: c.wait_landing("req_1", seen=3, timeout=1.5),
+    lambda c: c.cancel_landing("req_1"),
+    lambda c: c.draft_pull_request("ann", LandingOptions()),
 )
 
 
