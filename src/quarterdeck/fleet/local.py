@@ -32,10 +32,13 @@ from .permissions.grants import FleetGrants, GrantsProjection
 from .permissions.session_gate import open_grants
 from .projections import InboxProjection, RosterProjection, load_started
 from .prompt_queue import PromptQueues
+from .radar.noted_conflicts import NotedConflictsProjection
+from .radar.service import ConflictRadar
 from .session_factory import AgentOpener, SessionFactory
 from .sessions.importer import SessionImporter
 from .supervisor import FleetLimits, Supervisor
 from .terminals import HostTerminals, LiveAgentTerminals
+from .worktrees.snapshots import WorktreeSnapshots
 
 __all__ = ["HOST_KILLED", "LocalFleet", "recover_agents"]
 
@@ -114,6 +117,10 @@ class LocalFleet:
         self._terminals = HostTerminals(
             starting.environment, LiveAgentTerminals(current, self._crew)
         )
+        snapshots = WorktreeSnapshots(starting.state / "snapshots")
+        self._radar = ConflictRadar(
+            journal, current, self._notes, snapshots, self._tools.tell_conflict
+        )
         self._reader = FleetReader(journal, current)
         self._expose_agents(
             self._reader,
@@ -151,6 +158,7 @@ class LocalFleet:
         self.answer = self._inbox.answer
         self.reply = self._inbox.reply
         self.grants = self._granted.all
+        self.conflicts = self._radar.conflicts
         self.attach_screen = self._screens.attach
 
         self.open_terminal = self._terminals.open
@@ -184,7 +192,10 @@ class LocalFleet:
             JournalError, GrantsError: the log or the file of grants cannot be used.
         """
         keeping: dict[str, Any] = {"clock": clock} if clock is not None else {}
-        projections = (RosterProjection(), InboxProjection(), GrantsProjection())
+        projections = (
+            *(RosterProjection(), InboxProjection(), GrantsProjection()),
+            NotedConflictsProjection(),
+        )
         grants = await open_grants(places)
         path = log or places.journal_file
         async with Journal.open(path, projections=projections, **keeping) as journal:
@@ -201,7 +212,10 @@ class LocalFleet:
 
     @asynccontextmanager
     async def _running(self) -> AsyncGenerator[None]:
-        async with run_beside(self._current.follow(), name="fleet: current state"):
+        async with (
+            run_beside(self._current.follow(), name="fleet: current state"),
+            run_beside(self._radar.run(), name="fleet: radar"),
+        ):
             try:
                 yield
             finally:

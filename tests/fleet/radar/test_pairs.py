@@ -1,8 +1,10 @@
 """Two worktrees are compared: what git cannot merge, which symbols and files both change."""
 
+# ruff: noqa: ASYNC240
+
 import asyncio
 import os
-import stat
+import shutil
 from pathlib import Path
 
 import pytest
@@ -49,7 +51,12 @@ PLAIN = "".join(f"line {n}\n" for n in range(40))
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    files = {"tides.py": TIDES, "notes.txt": PLAIN, "old/a.txt": "a\n" * 20, "old/b.txt": "b\n" * 20}
+    files = {
+        "tides.py": TIDES,
+        "notes.txt": PLAIN,
+        "old/a.txt": "a\n" * 20,
+        "old/b.txt": "b\n" * 20,
+    }
     return new_repository(tmp_path / "project", files)
 
 
@@ -91,7 +98,9 @@ async def test_the_same_change_of_both_is_no_conflict(project, snapshots):
 
 
 async def test_one_function_changed_in_two_places_is_a_shared_symbol(project, snapshots):
-    long = "def f():\n" + "".join(f"    step({n})\n" for n in range(30)) + "\n\ndef g():\n    pass\n"
+    long = (
+        "def f():\n" + "".join(f"    step({n})\n" for n in range(30)) + "\n\ndef g():\n    pass\n"
+    )
     new_repository(project, {"long.py": long})
     ann, bob, cy = (add_worktree(project, name) for name in ("ann", "bob", "cy"))
     write_files(ann, {"long.py": long.replace("step(1)", "leap(1)")})
@@ -174,8 +183,8 @@ async def test_binary_files_and_modes(project, snapshots):
 async def test_names_that_are_no_text(project, snapshots):
     ann, bob = add_worktree(project, "ann"), add_worktree(project, "bob")
     names = (b"new\nline.txt", b"\xff\xfe.txt", 'quote".txt', "ä ☃.py", b"-rf", b":(top)x", b"a~b")
-    write_files(ann, {name: "one\n" for name in names})
-    write_files(bob, {name: "two\n" for name in names})
+    write_files(ann, dict.fromkeys(names, "one\n"))
+    write_files(bob, dict.fromkeys(names, "two\n"))
     found = await compared(snapshots, ann, bob)
     assert sorted(found) == sorted(
         ["new\nline.txt", "\\xff\\xfe.txt", 'quote".txt', "ä ☃.py", "-rf", ":(top)x", "a~b"]
@@ -321,19 +330,24 @@ async def test_nothing_that_a_repository_names_is_run(tmp_path, snapshots):
     assert state_of(hostile.outside) == outside
 
 
+def old_git(directory: Path) -> Path:
+    """A directory with a git that says it is old, and cannot merge trees."""
+    folder = directory / "bin"
+    folder.mkdir()
+    (folder / "git").write_text(
+        '#!/bin/sh\nfor word in "$@"; do\n  case "$word" in\n'
+        '    version) echo "git version 2.30.2"; exit 0;;\n'
+        '    merge-tree) echo "fatal: unknown" >&2; exit 129;;\n  esac\ndone\n'
+        f'exec {shutil.which("git")} "$@"\n'
+    )
+    (folder / "git").chmod(0o755)
+    return folder
+
+
 async def test_an_old_git_compares_files_and_merges_nothing(
     project, snapshots, tmp_path, monkeypatch
 ):
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    real = os.path.realpath(next(p for p in os.environ["PATH"].split(":") if (Path(p) / "git").exists()))
-    script = (
-        f'#!/bin/sh\nfor word in "$@"; do\n  case "$word" in\n'
-        f'    version) echo "git version 2.30.2"; exit 0;;\n'
-        f'    merge-tree) echo "fatal: unknown" >&2; exit 129;;\n  esac\ndone\nexec {real}/git "$@"\n'
-    )
-    (folder / "git").write_text(script)
-    (folder / "git").chmod(stat.S_IRWXU)
+    folder = old_git(tmp_path)
     ann, bob = add_worktree(project, "ann"), add_worktree(project, "bob")
     write_files(ann, {"tides.py": TIDES.replace("moon.mass", "1")})
     write_files(bob, {"tides.py": TIDES.replace("moon.mass", "2")})

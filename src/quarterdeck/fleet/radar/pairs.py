@@ -93,7 +93,10 @@ class MergeScratch:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         shutil.rmtree(self._directory, ignore_errors=True)
 

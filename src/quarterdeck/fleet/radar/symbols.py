@@ -1,12 +1,11 @@
 """Top-level symbols of source files, and which of them a change touches.
 
-Python, JavaScript, TypeScript, Go, Rust and Java are read with tree-sitter; a grammar is loaded when
-the first file of its language is read. A language whose grammar is not installed has no symbols:
-``missing_grammars`` names it. Parsing takes about a millisecond for a thousand lines; callers are
-in a thread.
+Python, JavaScript, TypeScript, Go, Rust and Java are read with tree-sitter; a grammar is loaded
+when the first file of its language is read. A language whose grammar is not installed has no
+symbols, and ``missing_grammars`` names it. Everything here blocks.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -102,7 +101,8 @@ def _load_language(name: str) -> "Language | None":
     try:
         from tree_sitter import Language
 
-        return Language(getattr(import_module(grammar.module), grammar.function)())
+        make: Callable[[], object] = getattr(import_module(grammar.module), grammar.function)
+        return Language(make())
     except (ImportError, AttributeError, ValueError):
         return None  # not installed, or of a version that our tree-sitter cannot read
 
