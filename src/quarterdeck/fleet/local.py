@@ -122,9 +122,10 @@ class LocalFleet:
             journal, current, self._notes, snapshots, self._tools.tell_conflict
         )
         self._reader = FleetReader(journal, current)
+        self._lifecycle = AgentLifecycle(current, starting, self._crew, self._tools, self._work)
         self._expose_agents(
             self._reader,
-            AgentLifecycle(current, starting, self._crew, self._tools, self._work),
+            self._lifecycle,
             AgentControl(current, self._notes, queues, self._crew, self._work),
         )
         self._expose_inbox_and_terminals()
@@ -146,7 +147,6 @@ class LocalFleet:
         self.kill = lifecycle.kill
         self.close = lifecycle.close
         self.archive = lifecycle.archive
-        self.delete = lifecycle.delete
 
         self.send = control.send
         self.steer = control.steer
@@ -241,6 +241,12 @@ class LocalFleet:
                 await self.resume(session)
 
     # What needs more than one part
+
+    async def delete(self, agent: str) -> None:
+        """Delete an agent that is not live for good, with all that was said."""
+        session = (await self._current.find(agent)).session
+        await self._lifecycle.delete(session)
+        self._radar.forget(session)
 
     async def status(self) -> FleetStatus:
         """The fleet as a whole."""

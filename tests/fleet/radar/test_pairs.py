@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.fleet.radar import pairs
+from quarterdeck.fleet.radar.merge_scratch import MergeScratch, can_merge_trees
 from quarterdeck.fleet.radar.pairs import (
     BaseComparison,
-    MergeScratch,
-    can_merge_trees,
     compare_with_base,
     compare_worktrees,
     may_conflict,
@@ -66,9 +65,8 @@ def snapshots(tmp_path: Path) -> WorktreeSnapshots:
 
 
 def compare(one: WorktreeState, other: WorktreeState) -> dict[str, ConflictFile]:
-    with MergeScratch() as scratch:
-        found = compare_worktrees(one, other, scratch)
-        back = compare_worktrees(other, one, scratch)
+    with MergeScratch([one, other]) as scratch:
+        found, back = compare_worktrees([(one, other), (other, one)], scratch)
     assert found == back  # who is named first makes no difference
     return {file.path: file for file in found}
 
@@ -280,7 +278,7 @@ async def against_base(snapshots: WorktreeSnapshots, tree: Worktree) -> BaseComp
     state = await read_state(snapshots, tree)
 
     def compare_() -> BaseComparison:
-        with MergeScratch() as scratch:
+        with MergeScratch([state]) as scratch:
             return compare_with_base(state, scratch)
 
     return await asyncio.to_thread(compare_)

@@ -5,9 +5,10 @@ Only what has changed is read and compared again. Git works in threads, two at a
 
 import asyncio
 import itertools
+import math
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from quarterdeck.system.errors import GitError
@@ -15,14 +16,8 @@ from quarterdeck.wire.tasks import run_to_end
 from quarterdeck.wire.worktrees import ConflictFile, Worktree
 
 from ..worktrees.snapshots import WorktreeSnapshot, WorktreeSnapshots
-from .pairs import (
-    MERGE_GIT,
-    BaseComparison,
-    MergeScratch,
-    can_merge_trees,
-    compare_with_base,
-    compare_worktrees,
-)
+from .merge_scratch import MERGE_GIT, MergeScratch, can_merge_trees
+from .pairs import BaseComparison, compare_with_base, compare_worktrees
 from .symbols import missing_grammars
 from .worktree_state import WorktreeState, read_worktree_state
 
@@ -88,11 +83,7 @@ class WorktreeComparisons:
 
     def failures(self, paths: Collection[str]) -> list[str]:
         """What could not be read or compared of these worktrees."""
-        return [
-            text
-            for key, text in sorted(self._failures.items())
-            if all(path in paths for path in key)
-        ]
+        return [text for key, text in sorted(self._failures.items()) if key[0] in paths]
 
     def forget(self, path: str) -> None:
         """Drop a worktree that is gone."""
@@ -102,14 +93,14 @@ class WorktreeComparisons:
         self._pairs = {key: one for key, one in self._pairs.items() if path not in key}
         self._failures = {key: one for key, one in self._failures.items() if path not in key}
 
-    async def look(self, worktrees: Iterable[Worktree], *, fresh: float = 0.0) -> float:
-        """Look at worktrees, but not at those that were seen ``fresh`` seconds ago or later.
+    async def look(self, worktrees: Iterable[Worktree], *, since: float | None = None) -> float:
+        """Look at worktrees, but not at those that were looked at ``since`` then (monotonic).
 
         What cannot be read keeps its last state, and is among the failures; what is gone has none.
         Returns the seconds that one took, on average.
         """
-        since = time.monotonic() - fresh
-        wanted = [one for one in worktrees if self._seen.get(one.path, 0.0) <= since]
+        latest = math.inf if since is None else since
+        wanted = [one for one in worktrees if self._seen.get(one.path, -math.inf) <= latest]
         started = time.monotonic()
         async with asyncio.TaskGroup() as group:
             for worktree in wanted:
@@ -121,7 +112,7 @@ class WorktreeComparisons:
         self._seen[path] = time.monotonic()
         async with self._threads:
             try:
-                snapshot = await self._snapshots.take(path)
+                snapshot = await run_to_end(self._snapshots.take(path), name="radar: snapshot")
                 before = self._states.get(path)
                 state = await _in_thread(lambda: _read(worktree, snapshot, before))
             except GitError as error:
@@ -141,9 +132,13 @@ class WorktreeComparisons:
             for one, other in itertools.combinations(states, 2)
             if _is_same_repository(one, other) and self._is_old_pair(one, other)
         ]
-        if bases or pairs:
-            async with self._threads:
-                await _in_thread(lambda: self._compare_all(bases, pairs))
+        repositories = {state.snapshot.repository.common_dir for state in states}
+        for repository in sorted(repositories):
+            mine = [one for one in bases if _repository(one) == repository]
+            ours = [pair for pair in pairs if _repository(pair[0]) == repository]
+            if mine or ours:
+                async with self._threads:
+                    await _in_thread(lambda mine=mine, ours=ours: self._compare_all(mine, ours))
 
     def _is_old_base(self, state: WorktreeState) -> bool:
         known = self._bases.get(state.worktree.path)
@@ -154,35 +149,48 @@ class WorktreeComparisons:
         return known is None or known[0] != _pair_key(one, other)
 
     def _compare_all(
-        self,
-        bases: Iterable[WorktreeState],
-        pairs: Iterable[tuple[WorktreeState, WorktreeState]],
+        self, bases: Sequence[WorktreeState], pairs: Sequence[tuple[WorktreeState, WorktreeState]]
     ) -> None:
-        """In a thread, of which there is one at a time for this."""
-        with MergeScratch() as scratch:
+        """Of one repository; in a thread, of which there is one at a time for this."""
+        with MergeScratch([*bases, *(state for pair in pairs for state in pair)]) as scratch:
             for one in bases:
-                path = one.worktree.path
-                key = (*one.key, one.tip)
-                found = self._try((path, ""), BaseComparison(), compare_with_base, one, scratch)
-                self._bases[path] = (key, found)
-            for one, other in pairs:
-                names = _ordered(one.worktree.path, other.worktree.path)
-                none: tuple[ConflictFile, ...] = ()
-                shared = self._try(names, none, compare_worktrees, one, other, scratch)
-                self._pairs[names] = (_pair_key(one, other), shared)
+                self._compare_base(one, scratch)
+            try:
+                self._keep_pairs(pairs, compare_worktrees(pairs, scratch))
+            except GitError:
+                for pair in pairs:  # so that one that cannot be merged costs only itself
+                    self._compare_pair(pair, scratch)
             self._merges = can_merge_trees()
 
-    def _try(
-        self, key: tuple[str, ...], default: T, work: Callable[..., T], *arguments: object
-    ) -> T:
-        named = tuple(path for path in key if path)
+    def _compare_base(self, one: WorktreeState, scratch: MergeScratch) -> None:
+        path, found = one.worktree.path, BaseComparison()
+        key = (path, "base")
+        self._failures.pop(key, None)
         try:
-            found = work(*arguments)
+            found = compare_with_base(one, scratch)
         except GitError as error:
-            self._failures[named] = f"{' and '.join(named)} could not be compared: {error}."
-            return default
-        self._failures.pop(named, None)
-        return found
+            self._failures[key] = f"{error}."
+        self._bases[path] = ((*one.key, one.tip), found)
+
+    def _compare_pair(
+        self, pair: tuple[WorktreeState, WorktreeState], scratch: MergeScratch
+    ) -> None:
+        try:
+            self._keep_pairs((pair,), compare_worktrees((pair,), scratch))
+        except GitError as error:
+            self._keep_pairs((pair,), ((),))
+            names = _names(pair)
+            self._failures[names] = f"{' and '.join(names)} could not be compared: {error}."
+
+    def _keep_pairs(
+        self,
+        pairs: Iterable[tuple[WorktreeState, WorktreeState]],
+        found: Iterable[tuple[ConflictFile, ...]],
+    ) -> None:
+        for (one, other), files in zip(pairs, found, strict=True):
+            names = _names((one, other))
+            self._failures.pop(names, None)
+            self._pairs[names] = (_pair_key(one, other), files)
 
 
 def _read(
@@ -198,7 +206,15 @@ def _is_gone(path: str) -> bool:
 
 
 def _is_same_repository(one: WorktreeState, other: WorktreeState) -> bool:
-    return one.snapshot.repository.common_dir == other.snapshot.repository.common_dir
+    return _repository(one) == _repository(other)
+
+
+def _repository(state: WorktreeState) -> str:
+    return state.snapshot.repository.common_dir
+
+
+def _names(pair: tuple[WorktreeState, WorktreeState]) -> tuple[str, str]:
+    return _ordered(*(state.worktree.path for state in pair))
 
 
 def _ordered(one: str, other: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """Which files two agents were ever noted to share: a projection, so that nobody is told twice."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from quarterdeck.wire.events import ConflictChanged
@@ -43,15 +43,19 @@ class NotedConflictsProjection:
 
 
 def load_noted_paths(
-    connection: sqlite3.Connection, one: SessionId, other: SessionId
-) -> frozenset[str]:
-    """The files that two sessions have ever shared, as far as was noted."""
-    rows = connection.execute(
+    connection: sqlite3.Connection, pairs: Iterable[tuple[SessionId, SessionId]]
+) -> dict[tuple[SessionId, SessionId], frozenset[str]]:
+    """The files that each two sessions have ever shared, as far as was noted."""
+    question = (
         "SELECT path FROM noted_conflicts WHERE (session = ? AND other = ?)"
-        " OR (session = ? AND other = ?)",
-        (one, other, other, one),
+        " OR (session = ? AND other = ?)"
     )
-    return frozenset(path for (path,) in rows)
+    return {
+        (one, other): frozenset(
+            path for (path,) in connection.execute(question, (one, other, other, one))
+        )
+        for one, other in pairs
+    }
 
 
 if TYPE_CHECKING:

@@ -41,8 +41,6 @@ from .shared_files import TouchedFiles
 __all__ = ["ConflictListener", "ConflictRadar"]
 
 _log = logging.getLogger(__name__)
-_FRESH = 1.0
-"""Seconds for which a look at a worktree is good enough for an answer."""
 _Pair = tuple[SessionId, SessionId]
 _Files = tuple[ConflictFile, ...]
 
@@ -104,8 +102,9 @@ class ConflictRadar:
 
     async def conflicts(self, cwd: str | None = None) -> ConflictReport:
         """What agents change that others change too; see ``FleetRadar``."""
+        asked = time.monotonic()
         place = await asyncio.to_thread(_find_place, cwd) if cwd is not None else None
-        await self._pass(None)
+        await self._pass(None, since=asked)
         groups = await asyncio.to_thread(self._group, place)
         paths = {
             entry.worktree.path
@@ -151,11 +150,14 @@ class ConflictRadar:
             if ready := self._monitor.take_due():
                 await self._pass(ready)
 
-    async def _pass(self, due: Collection[SessionId] | None) -> None:
-        """Look at the worktrees of some sessions, or of all, and note what is new."""
+    async def _pass(self, due: Collection[SessionId] | None, *, since: float | None = None) -> None:
+        """Look at the worktrees of some sessions, or of all, and note what is new.
+
+        ``since``: those that were looked at since then are known well enough.
+        """
         async with self._passing:
             try:
-                await self._look(due)
+                await self._look(due, since)
                 await self._note(due or ())
             except JournalError as error:
                 _log.warning("conflicts are not in the log yet: %s", error)
@@ -176,7 +178,7 @@ class ConflictRadar:
             if entry.worktree is not None and not entry.standing.is_archived
         ]
 
-    async def _look(self, due: Collection[SessionId] | None) -> None:
+    async def _look(self, due: Collection[SessionId] | None, since: float | None) -> None:
         members = self._members()
         worktrees = {entry.worktree.path: entry.worktree for entry in members if entry.worktree}
         wanted = {
@@ -188,7 +190,7 @@ class ConflictRadar:
         group = [one for one in worktrees.values() if one.repository in repositories]
         unseen = {one.path for one in group if self._comparisons.state(one.path) is None}
         looked = _chosen(worktrees, wanted | (unseen if len(group) > 1 else set()))
-        cost = await self._comparisons.look(looked, fresh=_FRESH if due is None else 0.0)
+        cost = await self._comparisons.look(looked, since=since)
         if cost:
             self._monitor.report_cost(cost)
         await self._comparisons.compare({one.path for one in group})
@@ -201,10 +203,7 @@ class ConflictRadar:
             state = self._comparisons.state(entry.worktree.path)
             if state is not None and entry.changes != state.counts:
                 await self._notes.note(entry.session, ChangesCounted(counts=state.counts))
-        shared = self._shared()
-        for (one, other), files in self._outdated(shared).items():
-            first, second = (other, one) if other in due and one not in due else (one, other)
-            await self._note_pair(first, second, files)
+        await self._note_pairs(self._outdated(self._shared()), due)
         await self._say_limits(due)
 
     def _shared(self) -> dict[_Pair, _Files]:
@@ -240,27 +239,41 @@ class ConflictRadar:
                 known.setdefault(_ordered(entry.session, other), ())
         for pair in known:
             files = shared.get(pair, ())
-            for mine, theirs in (pair, pair[::-1]):
-                with suppress(NoSuchAgentError):
-                    if self._current.get(mine).conflicts.get(theirs, ()) != files:
-                        stale.add(pair)
+            one, other = pair
+            if not (self._is_noted(one, other, files) and self._is_noted(other, one, files)):
+                stale.add(pair)
         return {pair: shared.get(pair, ()) for pair in sorted(stale)}
 
-    async def _note_pair(self, one: SessionId, other: SessionId, files: _Files) -> None:
-        """Write what two agents share into both sessions, as far as it is not there."""
-        noted = await self._journal.query(lambda db: load_noted_paths(db, one, other))
-        new = tuple(file for file in files if file.path not in noted)
-        for mine, theirs in ((one, other), (other, one)):
-            try:
-                if self._current.get(mine).conflicts.get(theirs, ()) == files:
+    async def _note_pairs(self, pairs: Mapping[_Pair, _Files], due: Collection[SessionId]) -> None:
+        """Write what agents share into the sessions of both, as far as it is not there."""
+        if not pairs:
+            return
+        noted = await self._journal.query(lambda db: load_noted_paths(db, pairs))
+        events: dict[SessionId, list[ConflictChanged]] = {}
+        new: list[tuple[SessionId, SessionId, _Files]] = []
+        for (one, other), files in pairs.items():
+            fresh = tuple(file for file in files if file.path not in noted[one, other])
+            first, second = (other, one) if other in due and one not in due else (one, other)
+            if fresh:
+                new.append((first, second, fresh))
+            for mine, theirs in ((first, second), (second, first)):
+                if self._is_noted(mine, theirs, files):
                     continue
-            except NoSuchAgentError:
-                continue
-            paths = tuple(file.path for file in new) if mine == one else ()
-            event = ConflictChanged(other=theirs, files=files, new_paths=paths)
-            await self._notes.note(mine, event)
-        if new and self._on_new is not None:
-            await self._on_new(one, other, new)
+                paths = tuple(file.path for file in fresh) if mine == first else ()
+                event = ConflictChanged(other=theirs, files=files, new_paths=paths)
+                events.setdefault(mine, []).append(event)
+        for session, some in events.items():
+            await self._notes.note(session, *some)
+        if self._on_new is not None:
+            for one, other, files in new:
+                await self._on_new(one, other, files)
+
+    def _is_noted(self, mine: SessionId, theirs: SessionId, files: _Files) -> bool:
+        """Whether the log says so already; of a session that was deleted it has nothing to say."""
+        try:
+            return self._current.get(mine).conflicts.get(theirs, ()) == files
+        except NoSuchAgentError:
+            return True
 
     async def _say_limits(self, due: Collection[SessionId]) -> None:
         session = next((one for one in due if one in self._watched), None)
