@@ -29,6 +29,7 @@ from .checkpoints.api import FleetCheckpoints
 from .landing.api import FleetLandings
 from .method import fleet_method
 from .review.api import FleetReviews
+from .radar.api import FleetRadar
 
 __all__ = [
     "TERMINAL_VARIABLE",
@@ -295,7 +296,7 @@ class WorkbenchRegistration(Protocol):
         ...
 
 
-class Fleet(FleetTerminals, FleetCheckpoints, FleetReviews, FleetLandings, Protocol):
+class Fleet(FleetTerminals, FleetCheckpoints, FleetReviews, FleetLandings, FleetRadar, Protocol):
     """Many agents, and terminals beside them."""
 
     @fleet_method(changes=True)

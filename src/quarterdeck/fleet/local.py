@@ -41,6 +41,8 @@ from .review.changes import ChangeReader
 from .review.comment_service import CommentService
 from .review.service import ReviewService
 from .review.source import ReviewSource
+from .radar.noted_conflicts import NotedConflictsProjection
+from .radar.service import ConflictRadar
 from .session_factory import AgentOpener, SessionFactory
 from .sessions.importer import SessionImporter
 from .supervisor import FleetLimits, Supervisor
@@ -136,10 +138,15 @@ class LocalFleet:
         self._terminals = HostTerminals(
             starting.environment, LiveAgentTerminals(current, self._crew)
         )
+        snapshots = WorktreeSnapshots(starting.state / "snapshots")
+        self._radar = ConflictRadar(
+            journal, current, self._notes, snapshots, self._tools.tell_conflict
+        )
         self._reader = FleetReader(journal, current)
+        self._lifecycle = AgentLifecycle(current, starting, self._crew, self._tools, self._work)
         self._expose_agents(
             self._reader,
-            AgentLifecycle(current, starting, self._crew, self._tools, self._work),
+            self._lifecycle,
             AgentControl(current, self._notes, queues, self._crew, self._work),
         )
         self._expose_inbox_and_terminals()
@@ -166,7 +173,6 @@ class LocalFleet:
         self.kill = lifecycle.kill
         self.close = lifecycle.close
         self.archive = lifecycle.archive
-        self.delete = lifecycle.delete
 
         self.send = control.send
         self.steer = control.steer
@@ -178,6 +184,7 @@ class LocalFleet:
         self.answer = self._inbox.answer
         self.reply = self._inbox.reply
         self.grants = self._granted.all
+        self.conflicts = self._radar.conflicts
         self.attach_screen = self._screens.attach
 
         self.turns = self._checkpoints.turns
@@ -261,7 +268,10 @@ class LocalFleet:
             JournalError, GrantsError: the log or the file of grants cannot be used.
         """
         keeping: dict[str, Any] = {"clock": clock} if clock is not None else {}
-        projections = (RosterProjection(), InboxProjection(), GrantsProjection())
+        projections = (
+            *(RosterProjection(), InboxProjection(), GrantsProjection()),
+            NotedConflictsProjection(),
+        )
         grants = await open_grants(places)
         path = log or places.journal_file
         async with Journal.open(path, projections=projections, **keeping) as journal:
@@ -279,7 +289,10 @@ class LocalFleet:
 
     @asynccontextmanager
     async def _running(self) -> AsyncGenerator[None]:
-        async with run_beside(self._current.follow(), name="fleet: current state"):
+        async with (
+            run_beside(self._current.follow(), name="fleet: current state"),
+            run_beside(self._radar.run(), name="fleet: radar"),
+        ):
             try:
                 # Before agents work on: what changes from here on is theirs.
                 self._work.start(self._checkpoints.recover(), name="fleet: recover checkpoints")
@@ -309,6 +322,12 @@ class LocalFleet:
                 await self.resume(session)
 
     # What needs more than one part
+
+    async def delete(self, agent: str) -> None:
+        """Delete an agent that is not live for good, with all that was said."""
+        session = (await self._current.find(agent)).session
+        await self._lifecycle.delete(session)
+        self._radar.forget(session)
 
     async def status(self) -> FleetStatus:
         """The fleet as a whole."""

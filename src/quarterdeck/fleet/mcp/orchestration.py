@@ -31,6 +31,7 @@ from quarterdeck.wire.events import SessionSpawned
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.session_options import AgentMcpServer
 from quarterdeck.wire.tool_calls import ContentItem, ToolKind
+from quarterdeck.wire.worktrees import ConflictFile
 
 from ..agent_entry import NATIVE, is_own_agent
 from ..api import Fleet
@@ -44,6 +45,7 @@ from .landing_tools import LANDING_TOOLS
 from .lead_tools import LEAD_TOOLS
 from .protocol import McpEndpoint
 from .review_tools import REVIEW_TOOLS
+from .radar_tools import RADAR_TOOLS, tell_leads
 from .screen_tools import SCREEN_TOOLS
 from .tokens import TOKEN_VARIABLE, URL_VARIABLE, AgentTokens
 from .tool import FleetTool, Toolset
@@ -155,7 +157,7 @@ if TYPE_CHECKING:
 
 SERVER = "quarterdeck"
 """The name under which agents know the fleet's tools."""
-_OF_LEADS = (*LEAD_TOOLS, *REVIEW_TOOLS, *LANDING_TOOLS, *SCREEN_TOOLS)
+_OF_LEADS = (*LEAD_TOOLS, *REVIEW_TOOLS, *LANDING_TOOLS, *RADAR_TOOLS, *SCREEN_TOOLS)
 _ALL_TOOLS = (*_OF_LEADS, *CHILD_TOOLS, *PEER_TOOLS)
 _SOURCE = RuleSource(origin="built-in", where="the fleet's own tools")
 _RULES = tuple(
@@ -251,6 +253,12 @@ class Orchestration:
         if takes_system_prompt(agent, wish.options.transport):
             return None
         return await asyncio.to_thread(_instructions, wish)
+
+    async def tell_conflict(
+        self, one: SessionId, other: SessionId, files: tuple[ConflictFile, ...]
+    ) -> None:
+        """Tell the leads of two agents, where they want notices, what both change."""
+        await tell_leads(self._bridge, one, other, files)
 
     async def close(self) -> None:
         """Serve nobody any more."""
