@@ -198,13 +198,22 @@ class ContextSettings(Value, frozen=True, kw_only=True):
 
 
 class CheckpointSettings(Value, frozen=True, kw_only=True):
-    """Snapshots of files that our own agent changes, so that its turns can be undone."""
+    """Snapshots of files around turns, so that turns of every agent can be undone."""
 
     enabled: bool = True
     """Whether snapshots are taken."""
     patience: Seconds = 10.0
-    """How long a snapshot of a work tree may take; after that, only changes by file tools can be
-    undone in that turn."""
+    """How long a snapshot of a work tree may take; after that, only changes by the file tools of
+    our own agent can be undone in that turn."""
+    ignored: tuple[str, ...] = ()
+    """Patterns of ignored files that snapshots cover too, as in `.gitignore`: `[".env"]`."""
+    ignored_bytes: Count = 50_000_000
+    """How many bytes the files that `ignored` matches may have together; beyond that, no snapshot
+    is taken and a notice says so."""
+    plain_files: Count = 10_000
+    """How many files a directory outside of git may have; a larger one is not covered."""
+    plain_bytes: Count = 500_000_000
+    """How many bytes the files of a directory outside of git may have together."""
 
 
 class ChildSettings(Value, frozen=True, kw_only=True):
@@ -452,7 +461,7 @@ class Settings(Value, frozen=True, kw_only=True):
     context: ContextSettings = ContextSettings()
     """How our own agent keeps a conversation within the model's context window."""
     checkpoints: CheckpointSettings = CheckpointSettings()
-    """Snapshots of files that our own agent changes."""
+    """Snapshots of files around turns of agents."""
     children: ChildSettings = ChildSettings()
     """Agents that our own agent starts."""
     permissions: PermissionSettings = PermissionSettings()

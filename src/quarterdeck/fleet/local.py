@@ -23,6 +23,7 @@ from .agent_entry import AgentEntry
 from .agent_runner import SessionOpener
 from .api import FleetStatus, ImportedSession, InboxItem, TerminalInfo
 from .attached_workbenches import AttachedWorkbenches
+from .checkpoints.service import CheckpointService
 from .inbox import Inbox
 from .live_index import FleetReader, LiveIndex
 from .log_writer import LogWriter
@@ -32,6 +33,10 @@ from .permissions.grants import FleetGrants, GrantsProjection
 from .permissions.session_gate import open_grants
 from .projections import InboxProjection, RosterProjection, load_started
 from .prompt_queue import PromptQueues
+from .review.changes import ChangeReader
+from .review.comment_service import CommentService
+from .review.service import ReviewService
+from .review.source import ReviewSource
 from .session_factory import AgentOpener, SessionFactory
 from .sessions.importer import SessionImporter
 from .supervisor import FleetLimits, Supervisor
@@ -89,6 +94,7 @@ class LocalFleet:
         starting: SessionFactory,
         opener: SessionOpener,
         bounds: FleetLimits,
+        places: Places,
     ) -> None:
         self.journal = journal
         """The log; its records may be read and followed by anybody."""
@@ -107,7 +113,18 @@ class LocalFleet:
         self.worktree_service = starting.make_worktrees(current, self._notes)
         """The worktrees of its agents, for the parts that compare and land them."""
         opener = self.worktree_service.wrap_opener(self._tools.wrap_opener(opener))
-        self._crew = Supervisor(journal, current, self._notes, queues, opener, bounds)
+        self._checkpoints = CheckpointService(
+            places,
+            starting.environment,
+            journal,
+            current,
+            self._notes,
+            lambda session: self._crew.get(session),
+            self._work,
+        )
+        self._crew = Supervisor(
+            journal, current, self._notes, queues, opener, bounds, self._checkpoints
+        )
         current.takes_images = self._crew.takes_images
         self._importing = SessionImporter(journal, current, self._notes, self._crew)
         self._inbox = Inbox(journal, current, self._crew.gate)
@@ -126,6 +143,8 @@ class LocalFleet:
         )
         self._expose_inbox_and_terminals()
         self._expose_worktrees()
+        changes = ChangeReader(starting.state, self.worktree_service.snapshots)
+        self._expose_reviews(ReviewSource(journal, current, self._notes, changes, self._work))
 
     def _expose_agents(
         self, reader: FleetReader, lifecycle: AgentLifecycle, control: AgentControl
@@ -158,6 +177,12 @@ class LocalFleet:
         self.grants = self._granted.all
         self.attach_screen = self._screens.attach
 
+        self.turns = self._checkpoints.turns
+        self.turn_changes = self._checkpoints.turn_changes
+        self.undo = self._checkpoints.undo
+        self.redo = self._checkpoints.redo
+        self.rewind = self._checkpoints.rewind
+
         self.open_terminal = self._terminals.open
         self.watch_terminal = self._terminals.watch
         self.write_terminal = self._terminals.write
@@ -174,6 +199,24 @@ class LocalFleet:
         self.restore_worktree = service.restore_worktree
         self.recreate_worktree = service.recreate_worktree
         self.prune_worktrees = service.prune_worktrees
+
+    def _expose_reviews(self, source: ReviewSource) -> None:
+        reviews = ReviewService(source)
+        self.changes = reviews.changes
+        self.patch = reviews.patch
+        self.patch_text = reviews.patch_text
+        self.mark_files = reviews.mark_files
+        self.accept_changes = reviews.accept_changes
+        self.reject_changes = reviews.reject_changes
+        self.undo_review = reviews.undo_review
+
+        comments = CommentService(source, self.send)
+        self.comments = comments.comments
+        self.comment = comments.comment
+        self.edit_comment = comments.edit_comment
+        self.drop_comment = comments.drop_comment
+        self.resolve_comments = comments.resolve_comments
+        self.send_comments = comments.send_comments
 
     @classmethod
     @asynccontextmanager
@@ -208,7 +251,7 @@ class LocalFleet:
             await current.load()
             starting = SessionFactory(places, environment, journal, grants)
             opener = open_session or AgentOpener(places, environment, journal)
-            fleet = cls(journal, current, starting, opener, bounds)
+            fleet = cls(journal, current, starting, opener, bounds, places)
             async with fleet._running():
                 await fleet.worktree_service.recover()
                 if resume_running:
@@ -219,6 +262,8 @@ class LocalFleet:
     async def _running(self) -> AsyncGenerator[None]:
         async with run_beside(self._current.follow(), name="fleet: current state"):
             try:
+                # Before agents work on: what changes from here on is theirs.
+                self._work.start(self._checkpoints.recover(), name="fleet: recover checkpoints")
                 yield
             finally:
                 # Also when it is cancelled while stopping: no process of an agent may be left.
@@ -235,6 +280,7 @@ class LocalFleet:
         finally:
             await closing
         await self._work.wait()
+        await self._checkpoints.settle()
         await self._tools.close()
 
     async def _resume_all(self, sessions: Sequence[SessionId]) -> None:

@@ -42,6 +42,7 @@ from .agent_text import cut
 from .child_tools import CHILD_TOOLS, PEER_TOOLS
 from .lead_tools import LEAD_TOOLS
 from .protocol import McpEndpoint
+from .review_tools import REVIEW_TOOLS
 from .screen_tools import SCREEN_TOOLS
 from .tokens import TOKEN_VARIABLE, URL_VARIABLE, AgentTokens
 from .tool import FleetTool, Toolset
@@ -153,7 +154,7 @@ if TYPE_CHECKING:
 
 SERVER = "quarterdeck"
 """The name under which agents know the fleet's tools."""
-_ALL_TOOLS = (*LEAD_TOOLS, *SCREEN_TOOLS, *CHILD_TOOLS, *PEER_TOOLS)
+_ALL_TOOLS = (*LEAD_TOOLS, *REVIEW_TOOLS, *SCREEN_TOOLS, *CHILD_TOOLS, *PEER_TOOLS)
 _SOURCE = RuleSource(origin="built-in", where="the fleet's own tools")
 _RULES = tuple(
     Rule(effect="allow", pattern=pattern, scope="session", source=_SOURCE)
@@ -270,7 +271,7 @@ class Orchestration:
     ) -> Toolset[FleetToolContext]:
         tools: list[FleetTool[FleetToolContext]] = []
         if wish.lead:
-            tools += (*LEAD_TOOLS, *SCREEN_TOOLS)
+            tools += (*LEAD_TOOLS, *REVIEW_TOOLS, *SCREEN_TOOLS)
         if wish.parent_session is not None:
             tools += CHILD_TOOLS
             tools += PEER_TOOLS if self._bridge.reach.peers else ()
