@@ -37,17 +37,16 @@ from .permissions.grants import FleetGrants, GrantsProjection
 from .permissions.session_gate import open_grants
 from .projections import InboxProjection, RosterProjection, load_started
 from .prompt_queue import PromptQueues
+from .radar.noted_conflicts import NotedConflictsProjection
+from .radar.service import ConflictRadar
 from .review.changes import ChangeReader
 from .review.comment_service import CommentService
 from .review.service import ReviewService
 from .review.source import ReviewSource
-from .radar.noted_conflicts import NotedConflictsProjection
-from .radar.service import ConflictRadar
 from .session_factory import AgentOpener, SessionFactory
 from .sessions.importer import SessionImporter
 from .supervisor import FleetLimits, Supervisor
 from .terminals import HostTerminals, LiveAgentTerminals
-from .worktrees.snapshots import WorktreeSnapshots
 
 __all__ = ["HOST_KILLED", "LocalFleet", "recover_agents"]
 
@@ -117,7 +116,9 @@ class LocalFleet:
             starting.find,
             bounds.reach,
         )
-        opener = self._tools.wrap_opener(opener)
+        self.worktree_service = starting.make_worktrees(current, self._notes)
+        """The worktrees of its agents, for the parts that compare and land them."""
+        opener = self.worktree_service.wrap_opener(self._tools.wrap_opener(opener))
         self._checkpoints = CheckpointService(
             places,
             starting.environment,
@@ -138,19 +139,21 @@ class LocalFleet:
         self._terminals = HostTerminals(
             starting.environment, LiveAgentTerminals(current, self._crew)
         )
-        snapshots = WorktreeSnapshots(starting.state / "snapshots")
+        snapshots = self.worktree_service.snapshots
         self._radar = ConflictRadar(
             journal, current, self._notes, snapshots, self._tools.tell_conflict
         )
         self._reader = FleetReader(journal, current)
-        self._lifecycle = AgentLifecycle(current, starting, self._crew, self._tools, self._work)
+        self._lifecycle = AgentLifecycle(
+            current, starting, self._crew, self._tools, self.worktree_service, self._work
+        )
         self._expose_agents(
             self._reader,
             self._lifecycle,
             AgentControl(current, self._notes, queues, self._crew, self._work),
         )
         self._expose_inbox_and_terminals()
-        snapshots = WorktreeSnapshots(starting.state / "snapshots")
+        self._expose_worktrees()
         changes = ChangeReader(starting.state, snapshots)
         self._expose_reviews(ReviewSource(journal, current, self._notes, changes, self._work))
         self._landing = LandingService(self._landing_context(starting), self._work)
@@ -199,6 +202,16 @@ class LocalFleet:
         self.paste_terminal = self._terminals.paste
         self.resize_terminal = self._terminals.resize
         self.close_terminal = self._terminals.close
+
+    def _expose_worktrees(self) -> None:
+        service = self.worktree_service
+        self.worktrees = service.worktrees
+        self.remove_worktree = service.remove_worktree
+        self.discard_worktree = service.discard_worktree
+        self.trash = service.trash
+        self.restore_worktree = service.restore_worktree
+        self.recreate_worktree = service.recreate_worktree
+        self.prune_worktrees = service.prune_worktrees
 
     def _expose_reviews(self, source: ReviewSource) -> None:
         reviews = ReviewService(source)
@@ -283,6 +296,7 @@ class LocalFleet:
             fleet = cls(journal, current, starting, opener, bounds, places)
             async with fleet._running():
                 await fleet._landing.recover()
+                await fleet.worktree_service.recover()
                 if resume_running:
                     await fleet._resume_all(recovered)
                 yield fleet

@@ -44,8 +44,8 @@ from .child_tools import CHILD_TOOLS, PEER_TOOLS
 from .landing_tools import LANDING_TOOLS
 from .lead_tools import LEAD_TOOLS
 from .protocol import McpEndpoint
-from .review_tools import REVIEW_TOOLS
 from .radar_tools import RADAR_TOOLS, tell_leads
+from .review_tools import REVIEW_TOOLS
 from .screen_tools import SCREEN_TOOLS
 from .tokens import TOKEN_VARIABLE, URL_VARIABLE, AgentTokens
 from .tool import FleetTool, Toolset
