@@ -57,11 +57,12 @@ _MARKS = {"accepted": "✓", "viewed": "·"}
 @since_option
 @as_json_option
 def review(agent: str, paths: tuple[str, ...], as_json: bool, **wanted: Any) -> None:
-    r"""Review what AGENT changed: list its files, comments and marks, or change them.
+    r"""Comment on, accept or reject what AGENT changed.
 
-    PATH shows the numbered hunks of files. HUNK is such a number, or several: `a.py:1,3`.
-    Accepted changes are staged in the agent's worktree; rejected ones are reverted, and --undo
-    restores them. Comments stay open until --send.
+    Without options it lists the changed files, your marks and your comments. PATH shows the
+    numbered hunks of files. HUNK is such a number, or several: `a.py:1,3`. Accepted changes are
+    staged in the agent's worktree; rejected ones are reverted, and --undo restores them. Comments
+    stay open until --send.
 
     \b
     quarterdeck review docs README.md
