@@ -26,6 +26,7 @@ from .api import FleetStatus, ImportedSession, InboxItem, TerminalInfo
 from .attached_workbenches import AttachedWorkbenches
 from .checkpoints.service import CheckpointService
 from .inbox import Inbox
+from .landing.release import WorktreeRelease
 from .landing.service import LandingService
 from .landing.worker import LandingContext
 from .live_index import FleetReader, LiveIndex
@@ -237,9 +238,10 @@ class LocalFleet:
             current=self._current,
             notes=self._notes,
             directory=starting.places.state / "landing",
-            load_settings=starting.load_landing_settings,
+            load_settings=starting.load_settings,
             read_last_words=lambda session, most: last_words(self, session, most),
             deliver=self._deliver,
+            release=WorktreeRelease(self.worktree_service),
         )
 
     def _expose_landings(self) -> None:
@@ -297,6 +299,8 @@ class LocalFleet:
             async with fleet._running():
                 await fleet._landing.recover()
                 await fleet.worktree_service.recover()
+                await fleet.worktree_service.recover()
+                await fleet._landing.recover()
                 if resume_running:
                     await fleet._resume_all(recovered)
                 yield fleet

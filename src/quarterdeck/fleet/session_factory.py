@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from quarterdeck.config.loader import load_config
 from quarterdeck.config.places import Places
-from quarterdeck.config.schema import LandingSettings
+from quarterdeck.config.schema import Settings
 from quarterdeck.config.trust import TrustStore
 from quarterdeck.config.workspace import find_workspace
 from quarterdeck.drivers.agent_description import Agent
@@ -90,6 +90,8 @@ class SessionFactory:
         self.state = places.state
         """Our own directory."""
         self.places = places
+        self.state = places.state
+        """Our own directory."""
         self.environment = environment
         """The host's own."""
         self._journal = journal
@@ -124,6 +126,15 @@ class SessionFactory:
         await asyncio.to_thread(_check_options, wish)
         agent = await asyncio.to_thread(self.find, wish.options.agent)
         return replace(wish.options, agent=agent.name)
+
+    def load_settings(self, directory: str) -> Settings:
+        """The settings that count in a directory; a project's own count if it is trusted.
+        Touches the disk. Raises ConfigError.
+        """
+        path = Path(directory)
+        trusted = TrustStore(self.places.trust_file).is_trusted(find_workspace(path).root)
+        config = load_config(self.places, directory=path, environ=self.environment, trusted=trusted)
+        return config.settings
 
     async def new(self, wish: SpawnOptions, session: SessionId) -> AgentStart:
         """A start for a wish; its name is not settled yet.

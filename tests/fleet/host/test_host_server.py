@@ -36,6 +36,7 @@ from quarterdeck.fleet.host.peer_credentials import PeerCredentials, read_peer_c
 from quarterdeck.fleet.host.server import FleetServer
 from quarterdeck.fleet.landing.api import FleetLandings
 from quarterdeck.fleet.method import FLEET_METHODS
+from quarterdeck.fleet.worktrees.api import FleetWorktrees
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError
 from quarterdeck.wire.events import MessageChunk
@@ -93,7 +94,7 @@ async def until(condition: Any) -> None:
 
 
 def test_every_method_of_a_fleet_can_be_called():
-    parts = (Fleet, FleetTerminals, FleetLandings)
+    parts = (Fleet, FleetTerminals, FleetWorktrees, FleetCheckpoints, FleetLandings)
     wanted = {name for part in parts for name in vars(part) if not name.startswith("_")}
     assert {name.partition("/")[2] for name in (*CALLS, *OWN)} == wanted
 

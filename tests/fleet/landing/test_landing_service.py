@@ -19,7 +19,7 @@ from quarterdeck.wire.events import (
     WorktreeAssigned,
 )
 from quarterdeck.wire.ids import SessionId
-from quarterdeck.wire.worktrees import Worktree
+from quarterdeck.wire.worktrees import Worktree, WorktreeOptions
 from tests.support.deadlines import SOON
 from tests.support.hostile_repository import make_hostile_repository
 from tests.support.landing_cases import tip_of
@@ -305,6 +305,45 @@ async def test_a_projects_check_counts_only_if_it_is_trusted(yard: Yard):
     await in_thread(store.trust, yard.project)
     preview = await yard.fleet.preview_landing("ann", LandingOptions())
     assert (preview.check, preview.method) == ("false", "merge")
+
+
+async def test_a_check_has_the_ignored_files_and_set_up_that_worktrees_have(yard: Yard):
+    (yard.project / ".gitignore").write_text("*.env\n")
+    (yard.project / ".worktreeinclude").write_text("*.env\n")
+    (yard.project / "dev.env").write_text("X=1\n")
+    (yard.folder / "home" / "config.toml").write_text(
+        '[worktrees]\nsetup = ["cp dev.env made"]\n[landing]\ncheck = "grep -q X=1 made"\n'
+    )
+    await yard.spawn("ann", {"new.txt": "x\n"})
+    result = await yard.land("ann")
+    assert (result.state, result.output) == ("landed", "")
+    purposes = [one.purpose for one in await yard.events("ann", CommandRan)]
+    assert purposes == ["setup", "check"]
+
+
+async def test_worktrees_of_ended_agents_go_after_a_landing_if_that_is_set(yard: Yard):
+    (yard.folder / "home" / "config.toml").write_text("[worktrees]\nkeep_days = 0\n")
+    options = wish(yard.project, name="ann", prompt="say done", worktree=WorktreeOptions())
+    await yard.fleet.spawn(options)
+    await yard.fleet.wait(["ann"], timeout=SOON)
+    info = await yard.fleet.agent("ann")
+    assert info.worktree is not None and info.worktree.base_ref == "elsewhere"
+    path = Path(info.worktree.path)
+    (path / "new.txt").write_text("new\n")
+    first = await yard.land("ann", into="main")
+    assert (first.state, first.note) == ("landed", "") and await in_thread(path.exists)
+    await yard.fleet.close("ann")
+    (path / "more.txt").write_text("more\n")
+    kept = await yard.land("ann", into="main", keep_worktree=True)
+    assert kept.state == "landed" and await in_thread(path.exists)
+    assert await in_thread(git, path, "status", "--porcelain") == ""
+    (path / "most.txt").write_text("most\n")
+    gone = await yard.land("ann", into="main")
+    assert gone.state == "landed" and "the worktree was removed" in gone.note
+    assert not await in_thread(path.exists)
+    assert (await yard.fleet.agent("ann")).worktree is None
+    listed = await in_thread(git, yard.project, "ls-tree", "--name-only", "main")
+    assert listed.split() == ["a.txt", "b.txt", "more.txt", "most.txt", "new.txt"]
 
 
 async def test_a_queue_lands_one_after_the_other(yard: Yard):
