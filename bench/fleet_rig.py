@@ -34,7 +34,7 @@ default = "short"
 short = ["{_SHORT}"]
 [[scenes.long.replies]]
 repeat = %d
-parts = [{{ tool = "read", arguments = {{ path = "file.txt" }} }}]
+parts = [{{ tool = "read", arguments = {{ path = "file{{{{n}}}}.txt" }} }}]
 [[scenes.long.replies]]
 parts = ["{_LAST}"]
 """
@@ -53,7 +53,6 @@ class FleetRig:
         self._project = self._home / "project"
         self._stderr = folder / f"{name}-fleet.stderr"
         self._project.mkdir(parents=True)
-        (self._project / "file.txt").write_text("a line\n" * 40)
         self._environment = {
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",
@@ -152,6 +151,8 @@ class FleetRig:
     def _write_sessions(self, entries: int) -> None:
         script = self._home / "model.toml"
         script.write_text(_SCRIPT % (entries // 2))
+        for number in range(1, entries // 2 + 1):
+            (self._project / f"file{number}.txt").write_text("a line\n" * 40)
         for scene, name in (("short", "a-short"), ("long", "b-long")):
             model = ("spawn", "-m", f"scripted/{script}", "-n", name)
             self._run(*model, f"scene:{scene}")

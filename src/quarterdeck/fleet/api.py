@@ -28,6 +28,8 @@ from .agent_state import AgentStateName
 from .checkpoints.api import FleetCheckpoints
 from .landing.api import FleetLandings
 from .method import fleet_method
+from .radar.api import FleetRadar
+from .review.api import FleetReviews
 from .worktrees.api import FleetWorktrees
 
 __all__ = [
@@ -295,7 +297,7 @@ class WorkbenchRegistration(Protocol):
         ...
 
 
-class Fleet(FleetTerminals, FleetWorktrees, FleetCheckpoints, FleetLandings, Protocol):
+class Fleet(FleetTerminals, FleetCheckpoints, FleetReviews, FleetLandings, FleetRadar, FleetWorktrees, Protocol):
     """Many agents, and terminals beside them."""
 
     @fleet_method(changes=True)

@@ -38,6 +38,12 @@ from .permissions.grants import FleetGrants, GrantsProjection
 from .permissions.session_gate import open_grants
 from .projections import InboxProjection, RosterProjection, load_started
 from .prompt_queue import PromptQueues
+from .radar.noted_conflicts import NotedConflictsProjection
+from .radar.service import ConflictRadar
+from .review.changes import ChangeReader
+from .review.comment_service import CommentService
+from .review.service import ReviewService
+from .review.source import ReviewSource
 from .session_factory import AgentOpener, SessionFactory
 from .sessions.importer import SessionImporter
 from .supervisor import FleetLimits, Supervisor
@@ -134,16 +140,23 @@ class LocalFleet:
         self._terminals = HostTerminals(
             starting.environment, LiveAgentTerminals(current, self._crew)
         )
+        snapshots = self.worktree_service.snapshots
+        self._radar = ConflictRadar(
+            journal, current, self._notes, snapshots, self._tools.tell_conflict
+        )
         self._reader = FleetReader(journal, current)
+        self._lifecycle = AgentLifecycle(
+            current, starting, self._crew, self._tools, self.worktree_service, self._work
+        )
         self._expose_agents(
             self._reader,
-            AgentLifecycle(
-                current, starting, self._crew, self._tools, self.worktree_service, self._work
-            ),
+            self._lifecycle,
             AgentControl(current, self._notes, queues, self._crew, self._work),
         )
         self._expose_inbox_and_terminals()
         self._expose_worktrees()
+        changes = ChangeReader(starting.state, snapshots)
+        self._expose_reviews(ReviewSource(journal, current, self._notes, changes, self._work))
         self._landing = LandingService(self._landing_context(starting), self._work)
         self._expose_landings()
 
@@ -164,7 +177,6 @@ class LocalFleet:
         self.kill = lifecycle.kill
         self.close = lifecycle.close
         self.archive = lifecycle.archive
-        self.delete = lifecycle.delete
 
         self.send = control.send
         self.steer = control.steer
@@ -176,6 +188,7 @@ class LocalFleet:
         self.answer = self._inbox.answer
         self.reply = self._inbox.reply
         self.grants = self._granted.all
+        self.conflicts = self._radar.conflicts
         self.attach_screen = self._screens.attach
 
         self.turns = self._checkpoints.turns
@@ -200,6 +213,24 @@ class LocalFleet:
         self.restore_worktree = service.restore_worktree
         self.recreate_worktree = service.recreate_worktree
         self.prune_worktrees = service.prune_worktrees
+
+    def _expose_reviews(self, source: ReviewSource) -> None:
+        reviews = ReviewService(source)
+        self.changes = reviews.changes
+        self.patch = reviews.patch
+        self.patch_text = reviews.patch_text
+        self.mark_files = reviews.mark_files
+        self.accept_changes = reviews.accept_changes
+        self.reject_changes = reviews.reject_changes
+        self.undo_review = reviews.undo_review
+
+        comments = CommentService(source, self.send)
+        self.comments = comments.comments
+        self.comment = comments.comment
+        self.edit_comment = comments.edit_comment
+        self.drop_comment = comments.drop_comment
+        self.resolve_comments = comments.resolve_comments
+        self.send_comments = comments.send_comments
 
     def _landing_context(self, starting: SessionFactory) -> LandingContext:
         return LandingContext(
@@ -252,7 +283,10 @@ class LocalFleet:
             JournalError, GrantsError: the log or the file of grants cannot be used.
         """
         keeping: dict[str, Any] = {"clock": clock} if clock is not None else {}
-        projections = (RosterProjection(), InboxProjection(), GrantsProjection())
+        projections = (
+            *(RosterProjection(), InboxProjection(), GrantsProjection()),
+            NotedConflictsProjection(),
+        )
         grants = await open_grants(places)
         path = log or places.journal_file
         async with Journal.open(path, projections=projections, **keeping) as journal:
@@ -263,6 +297,8 @@ class LocalFleet:
             opener = open_session or AgentOpener(places, environment, journal)
             fleet = cls(journal, current, starting, opener, bounds, places)
             async with fleet._running():
+                await fleet._landing.recover()
+                await fleet.worktree_service.recover()
                 await fleet.worktree_service.recover()
                 await fleet._landing.recover()
                 if resume_running:
@@ -271,7 +307,10 @@ class LocalFleet:
 
     @asynccontextmanager
     async def _running(self) -> AsyncGenerator[None]:
-        async with run_beside(self._current.follow(), name="fleet: current state"):
+        async with (
+            run_beside(self._current.follow(), name="fleet: current state"),
+            run_beside(self._radar.run(), name="fleet: radar"),
+        ):
             try:
                 # Before agents work on: what changes from here on is theirs.
                 self._work.start(self._checkpoints.recover(), name="fleet: recover checkpoints")
@@ -301,6 +340,12 @@ class LocalFleet:
                 await self.resume(session)
 
     # What needs more than one part
+
+    async def delete(self, agent: str) -> None:
+        """Delete an agent that is not live for good, with all that was said."""
+        session = (await self._current.find(agent)).session
+        await self._lifecycle.delete(session)
+        self._radar.forget(session)
 
     async def status(self) -> FleetStatus:
         """The fleet as a whole."""

@@ -99,6 +99,9 @@ class ConflictChanged(Value, frozen=True, kw_only=True, tag_field="type", tag="c
     other: SessionId
     files: tuple[ConflictFile, ...] = ()
     """Empty: no conflict any more."""
+    new_paths: tuple[str, ...] = ()
+    """Those of the files that the two never shared before, which a person is notified of; in the
+    session whose change brought them about, and in no later event of the two."""
 
 
 class ReviewCommented(Value, frozen=True, kw_only=True, tag_field="type", tag="review_commented"):
@@ -108,12 +111,12 @@ class ReviewCommented(Value, frozen=True, kw_only=True, tag_field="type", tag="r
 
 
 class ReviewMarked(Value, frozen=True, kw_only=True, tag_field="type", tag="review_marked"):
-    """A reviewer has marked a file as it is now; replaces the mark before."""
+    """A reviewer has marked a file; replaces the same mark of it, and ``none`` all of them."""
 
     path: str
     mark: ReviewMark
     content: str = ""
-    """Names what the file was then; another content is unseen."""
+    """Names the file and what it was then, or what of it is accepted; another content is unseen."""
 
 
 WorktreeEvent: TypeAlias = (

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import fields
 
-from quarterdeck.fleet.api import Fleet, FleetTerminals, SpawnOptions
-from quarterdeck.fleet.checkpoints.api import FleetCheckpoints
+from quarterdeck.fleet.api import Fleet, SpawnOptions
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.connection import HostConnection
 from quarterdeck.fleet.errors import HostError, HostVersionError, NoHostError
