@@ -465,7 +465,7 @@ class WorktreeSettings(Value, frozen=True, kw_only=True):
     those that were copied into it and changed."""
 
 
-class LandingSettings(Value, frozen=True, kw_only=True):
+lass LandingSettings(Value, frozen=True, kw_only=True):
     """How the work of agents is landed. See ``docs/landing.md``."""
 
     method: LandingMethod = "squash"

@@ -172,11 +172,11 @@ class WorktreeSetupError(WorktreeError):
     """A set-up command of a worktree failed, so the agent did not start."""
 
 
-class LandingRefusedError(FleetError):
+lass LandingRefusedError(FleetError):
     """The work of an agent cannot be landed as it is; nothing was changed, and it says why."""
 
 
-class NoSuchLandingError(FleetError):
+lass NoSuchLandingError(FleetError):
     """No landing has this id."""
 
     def __init__(self, landing: str) -> None:
