@@ -297,7 +297,15 @@ class WorkbenchRegistration(Protocol):
         ...
 
 
-class Fleet(FleetTerminals, FleetCheckpoints, FleetReviews, FleetLandings, FleetRadar, FleetWorktrees, Protocol):
+class Fleet(
+    FleetTerminals,
+    FleetCheckpoints,
+    FleetReviews,
+    FleetLandings,
+    FleetRadar,
+    FleetWorktrees,
+    Protocol,
+):
     """Many agents, and terminals beside them."""
 
     @fleet_method(changes=True)

@@ -11,8 +11,8 @@ from quarterdeck import __version__
 from quarterdeck.fleet.api import FleetTerminalOptions, SpawnOptions
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.host.methods import PROTOCOL
-from quarterdeck.fleet.review.api import ReviewSelection
 from quarterdeck.fleet.landing.api import LandingOptions
+from quarterdeck.fleet.review.api import ReviewSelection
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import QuarterdeckError, RpcError
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId
