@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from quarterdeck.config.loader import load_config
 from quarterdeck.config.places import Places
-from quarterdeck.config.schema import LandingSettings, Settings
+from quarterdeck.config.schema import Settings
 from quarterdeck.config.trust import TrustStore
 from quarterdeck.config.workspace import find_workspace
 from quarterdeck.drivers.agent_description import Agent
