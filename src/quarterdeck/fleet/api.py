@@ -26,6 +26,7 @@ from quarterdeck.wire.worktrees import ChangeCounts, ConflictFile, Worktree
 
 from .agent_state import AgentStateName
 from .method import fleet_method
+from .review.api import FleetReviews
 
 __all__ = [
     "TERMINAL_VARIABLE",
@@ -292,7 +293,7 @@ class WorkbenchRegistration(Protocol):
         ...
 
 
-class Fleet(FleetTerminals, Protocol):
+class Fleet(FleetTerminals, FleetReviews, Protocol):
     """Many agents, and terminals beside them."""
 
     @fleet_method(changes=True)

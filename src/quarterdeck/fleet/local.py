@@ -32,10 +32,15 @@ from .permissions.grants import FleetGrants, GrantsProjection
 from .permissions.session_gate import open_grants
 from .projections import InboxProjection, RosterProjection, load_started
 from .prompt_queue import PromptQueues
+from .review.changes import ChangeReader
+from .review.comment_service import CommentService
+from .review.service import ReviewService
+from .review.source import ReviewSource
 from .session_factory import AgentOpener, SessionFactory
 from .sessions.importer import SessionImporter
 from .supervisor import FleetLimits, Supervisor
 from .terminals import HostTerminals, LiveAgentTerminals
+from .worktrees.snapshots import WorktreeSnapshots
 
 __all__ = ["HOST_KILLED", "LocalFleet", "recover_agents"]
 
@@ -121,6 +126,9 @@ class LocalFleet:
             AgentControl(current, self._notes, queues, self._crew, self._work),
         )
         self._expose_inbox_and_terminals()
+        snapshots = WorktreeSnapshots(starting.state / "snapshots")
+        changes = ChangeReader(starting.state, snapshots)
+        self._expose_reviews(ReviewSource(journal, current, self._notes, changes, self._work))
 
     def _expose_agents(
         self, reader: FleetReader, lifecycle: AgentLifecycle, control: AgentControl
@@ -159,6 +167,24 @@ class LocalFleet:
         self.paste_terminal = self._terminals.paste
         self.resize_terminal = self._terminals.resize
         self.close_terminal = self._terminals.close
+
+    def _expose_reviews(self, source: ReviewSource) -> None:
+        reviews = ReviewService(source)
+        self.changes = reviews.changes
+        self.patch = reviews.patch
+        self.patch_text = reviews.patch_text
+        self.mark_files = reviews.mark_files
+        self.accept_changes = reviews.accept_changes
+        self.reject_changes = reviews.reject_changes
+        self.undo_review = reviews.undo_review
+
+        comments = CommentService(source, self.send)
+        self.comments = comments.comments
+        self.comment = comments.comment
+        self.edit_comment = comments.edit_comment
+        self.drop_comment = comments.drop_comment
+        self.resolve_comments = comments.resolve_comments
+        self.send_comments = comments.send_comments
 
     @classmethod
     @asynccontextmanager

@@ -81,6 +81,8 @@ class SessionFactory:
         grants: GrantStore,
     ) -> None:
         self._places = places
+        self.state = places.state
+        """Our own directory."""
         self.environment = environment
         """The host's own."""
         self._journal = journal

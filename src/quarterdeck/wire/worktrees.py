@@ -110,3 +110,5 @@ class ReviewComment(Value, frozen=True, kw_only=True):
     """The agent that made it; None: a person."""
     message: MessageId | None = None
     """The prompt that it was sent with."""
+    content: str = ""
+    """Names the file's content that the lines are counted in."""

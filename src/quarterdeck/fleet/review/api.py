@@ -133,6 +133,8 @@ class PatchText(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """As ``git apply`` takes it."""
     next: int | None = None
     """What to ask for as ``after`` to get more; None: this is the end."""
+    is_cut: bool = False
+    """The patch is so large that its end is missing."""
 
 
 class PlacedComment(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -226,10 +228,11 @@ class FleetReviews(Protocol):
         since: ReviewSince | None = None,
         context: int = 3,
         ignore_space: bool = False,
+        binary: bool = False,
         after: int = 0,
     ) -> PatchText:
         """The changes as a patch, of these files (paths, directories or ids) or all; bytes after
-        the first ``after`` ones, at most 500,000 of them.
+        the first ``after`` ones, at most 500,000 of them. ``binary``: with binary contents.
 
         Raises:
             NoSuchChangeError: the agent changed none of that.
