@@ -74,6 +74,11 @@ _ALL: tuple[PanelKind, ...] = (
         target="notebook:NotebookPanel",
     ),
     PanelKind(
+        name="review",
+        help='what an agent changed; options: {"agent": NAME, "file": PATH, "turn": N}',
+        target="review.panel:ReviewPanel",
+    ),
+    PanelKind(
         name="system",
         help="load of the machine and of the agents' processes",
         target="system:SystemPanel",

@@ -57,6 +57,13 @@ class Panel(Widget):
         how: Literal["view", "edit", "diff", "tail"] = "view"
 
     @dataclass
+    class CommandWanted(Message):
+        """Run a command of the workbench, with the words after its name."""
+
+        command: str
+        words: str = ""
+
+    @dataclass
     class Renamed(Message):
         """The panel's title is another now."""
 

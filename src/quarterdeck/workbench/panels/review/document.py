@@ -34,6 +34,7 @@ __all__ = [
     "RowStyle",
     "SlotChange",
     "lay_out",
+    "line_numbers",
     "select_lines",
 ]
 
@@ -89,7 +90,7 @@ class RowStyle:
     """Only one file is shown, so that nothing has to separate it from the next."""
     comments: Sequence[PlacedComment] = ()
     draw_comment: Callable[[PlacedComment], list[Line]] = lambda _: []
-    draw_notes: Callable[[ChangedFile, FilePatch], list[Line]] = lambda *_: []
+    draw_notes: Callable[[ChangedFile, FilePatch], list[Line]] = lambda file, page: []
 
 
 class NumberedHunk:
@@ -199,7 +200,7 @@ class PatchDocument:
         begin = max(0, bisect_right(self._starts, first) - 1)
         return self.slots[begin : bisect_right(self._starts, last)]
 
-    def fill(self, slot: PatchSlot, page: FilePatch, style: RowStyle) -> SlotChange | None:
+    def fill(self, slot: PatchSlot, page: FilePatch) -> SlotChange | None:
         """Take a page that was laid out with ``lay_out``; None: its slot is gone."""
         if slot not in self.slots:
             return None
@@ -209,7 +210,6 @@ class PatchDocument:
         self._split(at, page)
         self._measure()
         self._evict(at)
-        del style
         return change
 
     def lay_out_again(self, style: RowStyle) -> None:
@@ -232,9 +232,7 @@ class PatchDocument:
             return PatchPlace(file=near[0].file.id) if near is not None else None
         slot, row = found
         old, new = line_numbers(slot, row)
-        return PatchPlace(
-            file=slot.file.id, old=old, new=new, kind=row.kind, comment=row.comment
-        )
+        return PatchPlace(file=slot.file.id, old=old, new=new, kind=row.kind, comment=row.comment)
 
     def find(self, place: PatchPlace) -> int | None:
         """The row of a place, or the one nearest to it; None: its file is not here."""
@@ -329,10 +327,9 @@ def lay_out(slot: PatchSlot, page: FilePatch, style: RowStyle, before: int) -> N
     ``before``: the last line of the new file that stands above.
     """
     if page is not slot.page:
-        accepted = (*page.accepted, *["none"] * len(page.patch.hunks))
-        slot.hunks = [
-            NumberedHunk(hunk, accepted[at]) for at, hunk in enumerate(page.patch.hunks)
-        ]
+        unknown: list[Acceptance] = ["none"] * len(page.patch.hunks)
+        accepted = [*page.accepted, *unknown]
+        slot.hunks = [NumberedHunk(hunk, accepted[at]) for at, hunk in enumerate(page.patch.hunks)]
         slot.pairs = [pair_lines(hunk) for hunk in page.patch.hunks]
         slot.page = page
     news = [number for hunk in slot.hunks for number in hunk.news if number]
@@ -370,9 +367,7 @@ def _line_rows(slot: PatchSlot, number: int) -> Iterator[PatchRow]:
 
 def _pair_rows(slot: PatchSlot, number: int) -> Iterator[PatchRow]:
     for left, right in slot.pairs[number]:
-        yield PatchRow(
-            "pair", number, -1 if left is None else left, -1 if right is None else right
-        )
+        yield PatchRow("pair", number, -1 if left is None else left, -1 if right is None else right)
 
 
 def _comment_rows(comments: Iterable[PlacedComment], style: RowStyle) -> Iterator[PatchRow]:
@@ -452,9 +447,7 @@ def select_lines(
         sides = files.setdefault(line.file, (set(), set()))
         sides[0 if line.is_old else 1].add(line.number)
     return tuple(
-        ReviewSelection(
-            file=file, content=contents.get(file), old=_ranges(olds), new=_ranges(news)
-        )
+        ReviewSelection(file=file, content=contents.get(file), old=_ranges(olds), new=_ranges(news))
         for file, (olds, news) in files.items()
     )
 
