@@ -69,6 +69,17 @@ COMMANDS = {
     "fork": LazyCommand("quarterdeck.cli.fleet.spawn:fork", "Start a copy of AGENT."),
     "rename": LazyCommand("quarterdeck.cli.fleet.agent_control:rename", "Rename AGENT."),
     "archive": LazyCommand("quarterdeck.cli.fleet.agent_control:archive", "Archive agents."),
+    "turns": LazyCommand("quarterdeck.cli.fleet.undo:turns", "List the turns of AGENT."),
+    "changes": LazyCommand(
+        "quarterdeck.cli.fleet.undo:changes", "Show what the turns of AGENT did to files."
+    ),
+    "undo": LazyCommand("quarterdeck.cli.fleet.undo:undo", "Undo one turn of AGENT."),
+    "redo": LazyCommand(
+        "quarterdeck.cli.fleet.undo:redo", "Revert the last undo or rewind of AGENT."
+    ),
+    "rewind": LazyCommand(
+        "quarterdeck.cli.fleet.undo:rewind", "Take AGENT back to the start of TURN."
+    ),
     "search": LazyCommand(
         "quarterdeck.cli.fleet.sessions:search",
         "Search the messages of agents and people.",

@@ -1,6 +1,6 @@
 """The fleet's API: agents, inbox, terminals; the same methods in process and over a socket.
 
-Each method is declared once, here or in the ``api`` of a part such as ``worktrees``. One that is
+Each method is declared once, here or in the ``api`` of a part such as ``checkpoints``. One that is
 marked with ``fleet_method`` is a request of the same name on the socket (``fleet/spawn``), with the
 parameters and the result of its signature: they are what msgspec can write and read. The few
 without a mark have a form of their own there, see ``fleet.host.methods``.
@@ -25,6 +25,7 @@ from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
 from quarterdeck.wire.worktrees import ChangeCounts, ConflictFile, Worktree
 
 from .agent_state import AgentStateName
+from .checkpoints.api import FleetCheckpoints
 from .method import fleet_method
 from .review.api import FleetReviews
 
@@ -293,7 +294,7 @@ class WorkbenchRegistration(Protocol):
         ...
 
 
-class Fleet(FleetTerminals, FleetReviews, Protocol):
+class Fleet(FleetTerminals, FleetCheckpoints, FleetReviews, Protocol):
     """Many agents, and terminals beside them."""
 
     @fleet_method(changes=True)

@@ -13,6 +13,9 @@
     ├── NotAChildError       an agent may act on its own children only
     ├── ExceedsParentError   a child that could do more than the agent that starts it
     ├── FleetLimitError      a limit on agents or on depth
+    ├── WorktreeError        a worktree cannot be used or removed as it is
+    │   ├── NoSuchWorktreeError  none has this name, path or agent
+    │   └── WorktreeSetupError   a set-up command failed
     ├── WorkbenchCallError   a workbench did not do what it was called for
     │   ├── NoWorkbenchError     none is open
     │   ├── WorkbenchGoneError   it was closed meanwhile
@@ -42,12 +45,15 @@ __all__ = [
     "NoSuchAgentError",
     "NoSuchFleetTerminalError",
     "NoSuchRequestError",
+    "NoSuchWorktreeError",
     "NoWorkbenchError",
     "NotAChildError",
     "WorkbenchCallError",
     "WorkbenchGoneError",
     "WorkbenchRefusedError",
     "WorkbenchTimeoutError",
+    "WorktreeError",
+    "WorktreeSetupError",
 ]
 
 
@@ -122,6 +128,27 @@ class ExceedsParentError(FleetError):
 
 class FleetLimitError(FleetError):
     """A limit on agents, depth or terminals; the message names it."""
+
+
+class WorktreeError(FleetError):
+    """A worktree cannot be used, removed or restored as it is; the message says why."""
+
+
+class NoSuchWorktreeError(WorktreeError):
+    """No worktree, or none in the trash, has this name or path or belongs to this agent."""
+
+    def __init__(self, name: str, *, is_trash: bool = False) -> None:
+        command = "worktrees trash" if is_trash else "worktrees"
+        where = "in the trash " if is_trash else ""
+        super().__init__(
+            f"there is no worktree {name!r} {where}".rstrip() + f"; `quarterdeck {command}` lists "
+            "them"
+        )
+        self.name = name
+
+
+class WorktreeSetupError(WorktreeError):
+    """A set-up command of a worktree failed, so the agent did not start."""
 
 
 class WorkbenchCallError(FleetError):

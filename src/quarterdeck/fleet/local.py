@@ -23,6 +23,7 @@ from .agent_entry import AgentEntry
 from .agent_runner import SessionOpener
 from .api import FleetStatus, ImportedSession, InboxItem, TerminalInfo
 from .attached_workbenches import AttachedWorkbenches
+from .checkpoints.service import CheckpointService
 from .inbox import Inbox
 from .live_index import FleetReader, LiveIndex
 from .log_writer import LogWriter
@@ -94,6 +95,7 @@ class LocalFleet:
         starting: SessionFactory,
         opener: SessionOpener,
         bounds: FleetLimits,
+        places: Places,
     ) -> None:
         self.journal = journal
         """The log; its records may be read and followed by anybody."""
@@ -110,7 +112,18 @@ class LocalFleet:
             bounds.reach,
         )
         opener = self._tools.wrap_opener(opener)
-        self._crew = Supervisor(journal, current, self._notes, queues, opener, bounds)
+        self._checkpoints = CheckpointService(
+            places,
+            starting.environment,
+            journal,
+            current,
+            self._notes,
+            lambda session: self._crew.get(session),
+            self._work,
+        )
+        self._crew = Supervisor(
+            journal, current, self._notes, queues, opener, bounds, self._checkpoints
+        )
         current.takes_images = self._crew.takes_images
         self._importing = SessionImporter(journal, current, self._notes, self._crew)
         self._inbox = Inbox(journal, current, self._crew.gate)
@@ -160,6 +173,12 @@ class LocalFleet:
         self.reply = self._inbox.reply
         self.grants = self._granted.all
         self.attach_screen = self._screens.attach
+
+        self.turns = self._checkpoints.turns
+        self.turn_changes = self._checkpoints.turn_changes
+        self.undo = self._checkpoints.undo
+        self.redo = self._checkpoints.redo
+        self.rewind = self._checkpoints.rewind
 
         self.open_terminal = self._terminals.open
         self.watch_terminal = self._terminals.watch
@@ -219,7 +238,7 @@ class LocalFleet:
             await current.load()
             starting = SessionFactory(places, environment, journal, grants)
             opener = open_session or AgentOpener(places, environment, journal)
-            fleet = cls(journal, current, starting, opener, bounds)
+            fleet = cls(journal, current, starting, opener, bounds, places)
             async with fleet._running():
                 if resume_running:
                     await fleet._resume_all(recovered)
@@ -229,6 +248,8 @@ class LocalFleet:
     async def _running(self) -> AsyncGenerator[None]:
         async with run_beside(self._current.follow(), name="fleet: current state"):
             try:
+                # Before agents work on: what changes from here on is theirs.
+                self._work.start(self._checkpoints.recover(), name="fleet: recover checkpoints")
                 yield
             finally:
                 # Also when it is cancelled while stopping: no process of an agent may be left.
@@ -245,6 +266,7 @@ class LocalFleet:
         finally:
             await closing
         await self._work.wait()
+        await self._checkpoints.settle()
         await self._tools.close()
 
     async def _resume_all(self, sessions: Sequence[SessionId]) -> None:

@@ -95,6 +95,15 @@ CALLS: tuple[Callable[[HostClient], Awaitable[object]], ...] = (
     lambda c: c.close_terminal("term-1"),
     lambda c: c.steer("ann", WORDS),
     lambda c: c.steer("ann", WORDS, origin="agent", sender=ANN),
+    lambda c: c.turns("ann"),
+    lambda c: c.turn_changes("ann"),
+    lambda c: c.turn_changes("ann", turn="2", lines=10),
+    lambda c: c.undo("ann"),
+    lambda c: c.undo("ann", turn="2", files=False, force=True),
+    lambda c: c.redo("ann"),
+    lambda c: c.redo("ann", force=True),
+    lambda c: c.rewind("ann", "2"),
+    lambda c: c.rewind("ann", "2", conversation=False, force=True),
 )
 
 

@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import fields
 
 from quarterdeck.fleet.api import Fleet, FleetTerminals, SpawnOptions
+from quarterdeck.fleet.checkpoints.api import FleetCheckpoints
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.connection import HostConnection
 from quarterdeck.fleet.errors import HostError, HostVersionError, NoHostError
@@ -92,7 +93,8 @@ async def until(condition: Any) -> None:
 
 
 def test_every_method_of_a_fleet_can_be_called():
-    wanted = {name for name in (*vars(Fleet), *vars(FleetTerminals)) if not name.startswith("_")}
+    declared = (*vars(Fleet), *vars(FleetTerminals), *vars(FleetCheckpoints))
+    wanted = {name for name in declared if not name.startswith("_")}
     assert {name.partition("/")[2] for name in (*CALLS, *OWN)} == wanted
 
 
