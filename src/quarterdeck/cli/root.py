@@ -56,6 +56,10 @@ COMMANDS = {
     "inbox": LazyCommand("quarterdeck.cli.fleet.inbox:inbox", "Show open requests."),
     "answer": LazyCommand("quarterdeck.cli.fleet.inbox:answer", "Answer a request."),
     "logs": LazyCommand("quarterdeck.cli.fleet.logs:logs", "Show the transcript of AGENT."),
+    "diff": LazyCommand("quarterdeck.cli.fleet.diff:diff", "Show what AGENT changed."),
+    "review": LazyCommand(
+        "quarterdeck.cli.fleet.review:review", "Comment on, accept or reject what AGENT changed."
+    ),
     "wait": LazyCommand("quarterdeck.cli.fleet.agent_control:wait", "Wait until agents are idle."),
     "interrupt": LazyCommand(
         "quarterdeck.cli.fleet.agent_control:interrupt", "Interrupt the running turn of each agent."

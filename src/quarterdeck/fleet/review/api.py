@@ -124,6 +124,8 @@ class FilePatch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many lines all hunks have."""
     is_cut: bool = False
     """The patch is so large that its end is not known."""
+    tree: str = ""
+    """The tree that it is of."""
 
 
 class PatchText(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -135,6 +137,8 @@ class PatchText(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What to ask for as ``after`` to get more; None: this is the end."""
     is_cut: bool = False
     """The patch is so large that its end is missing."""
+    tree: str = ""
+    """The tree that it is of."""
 
 
 class PlacedComment(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -210,8 +214,12 @@ class FleetReviews(Protocol):
         ignore_space: bool = False,
         after: int = 0,
         limit: int = 2_000,
+        tree: str | None = None,
     ) -> FilePatch:
         """The change of one file, at most ``limit`` lines of it, after the first ``after`` ones.
+
+        ``tree``: ``AgentChanges.new`` or ``FilePatch.tree`` of an earlier call, to be shown what
+        the files were then; the files are not looked at again if that is still known.
 
         Raises:
             NoSuchChangeError: the agent did not change this file.
@@ -230,9 +238,11 @@ class FleetReviews(Protocol):
         ignore_space: bool = False,
         binary: bool = False,
         after: int = 0,
+        tree: str | None = None,
     ) -> PatchText:
         """The changes as a patch, of these files (paths, directories or ids) or all; bytes after
         the first ``after`` ones, at most 500,000 of them. ``binary``: with binary contents.
+        ``tree``: as for ``patch``.
 
         Raises:
             NoSuchChangeError: the agent changed none of that.

@@ -160,7 +160,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
         """How one content becomes the other, without context; as text. Raises GitError."""
         if old == new:
             return []
-        words = ("diff", "-U0", "--text", "--full-index", "--no-renames", old, new)
+        words = ("diff", "-U0", "-a", "--full-index", "--no-renames", old, new)
         data, is_cut = self.ask(words, most=MOST_PATCH)
         if is_cut:
             raise GitError("the change is too large")

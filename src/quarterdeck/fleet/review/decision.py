@@ -28,12 +28,11 @@ from .errors import ChangedMeanwhileError, NoSuchChangeError, ReviewError
 from .index import IndexEntries, check_out, merge_contents
 from .patch import PatchHunk
 from .selection import (
+    AcceptedContent,
     ChangedLines,
-    accept_lines,
     changed_lines,
     reject_lines,
     split_lines,
-    trace_lines,
 )
 from .state import FileMarks
 
@@ -194,14 +193,16 @@ class DecisionPlanner:
     ) -> TreeEntry | None:
         """What an entry becomes with the chosen lines; its content is in our own store."""
         compared = self._compared
-        new = split_lines(self._content(file.new))
-        if current is None or (file.old is not None and current.id == file.old.id):
-            between, origins = hunks, _same_line
-        else:
-            between = compared.compare_contents(current.id, self._id(file.new))
-            origins = trace_lines(compared.compare_contents(self._id(file.old), current.id))
-        lines = accept_lines(split_lines(self._content(current)), new, between, origins, chosen)
-        data = b"".join(lines)
+        old, now, new = self._id(file.old), self._id(current), self._id(file.new)
+        content = AcceptedContent(
+            old=split_lines(self._content(file.old)),
+            new=split_lines(self._content(file.new)),
+            current=split_lines(self._content(current)),
+            change=hunks,
+            done=compared.compare_contents(old, now),
+            left=compared.compare_contents(now, new),
+        )
+        data = b"".join(content.with_lines(chosen))
         if not data and file.new is None:
             return None
         mode = current or file.old or file.new
@@ -422,10 +423,6 @@ class DecisionPlanner:
             if accepted is not None and left is not None:
                 entry = TreeEntry(accepted.mode, self._compared.store.put_blob(left))
                 self._note(file, "accepted", entry)
-
-
-def _same_line(line: int) -> int | None:
-    return line
 
 
 def _is_mostly_crlf(data: bytes) -> bool:

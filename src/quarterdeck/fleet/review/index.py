@@ -52,8 +52,8 @@ class IndexEntries:
         found: dict[bytes, TreeEntry] = {}
         for line in answer.data.split(b"\0"):
             head, _, path = line.partition(b"\t")
-            if path in wanted:
-                mode, _, id_ = head.decode().split()
+            mode, kind, id_ = head.decode().split() if path in wanted else ("", "tree", "")
+            if kind != "tree":
                 found[path] = TreeEntry(mode, id_)
         return found
 

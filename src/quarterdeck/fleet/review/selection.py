@@ -12,6 +12,7 @@ from .api import LineRange, ReviewSelection
 from .patch import PatchHunk
 
 __all__ = [
+    "AcceptedContent",
     "ChangedLines",
     "LineSet",
     "accept_lines",
@@ -170,6 +171,44 @@ def reject_lines(
 ) -> list[bytes]:
     """The new content without the chosen lines of its change."""
     return merge_lines(old, new, hunks, lambda n: n in chosen.old, lambda n: n not in chosen.new)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedContent:
+    """A content that has some of a change, and how it stands between the old and the new one."""
+
+    old: Sequence[bytes]
+    new: Sequence[bytes]
+    current: Sequence[bytes]
+    change: Sequence[PatchHunk]
+    """From the old content to the new one."""
+    done: Sequence[PatchHunk]
+    """From the old content to the current one."""
+    left: Sequence[PatchHunk]
+    """From the current content to the new one."""
+
+    def with_lines(self, chosen: ChangedLines) -> list[bytes]:
+        """The content with the chosen lines of the change too."""
+        has = self.measure()
+        if self._compose(has) == list(self.current):
+            return self._compose(ChangedLines(has.old | chosen.old, has.new | chosen.new))
+        # It has lines that are neither old nor new, such as an earlier version of the change.
+        return accept_lines(self.current, self.new, self.left, trace_lines(self.done), chosen)
+
+    def measure(self) -> ChangedLines:
+        """The lines of the change that the content has."""
+        lines = changed_lines(self.change)
+        missing, gone = changed_lines(self.left).new, changed_lines(self.done).old
+        return ChangedLines(lines.old & gone, lines.new - missing)
+
+    def _compose(self, lines: ChangedLines) -> list[bytes]:
+        return merge_lines(
+            self.old,
+            self.new,
+            self.change,
+            lambda n: n not in lines.old,
+            lambda n: n in lines.new,
+        )
 
 
 def accept_lines(

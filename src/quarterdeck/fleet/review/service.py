@@ -75,9 +75,10 @@ class ReviewService:
         ignore_space: bool = False,
         after: int = 0,
         limit: int = 2_000,
+        tree: str | None = None,
     ) -> FilePatch:
         """The change of one file, or a page of it."""
-        entry, state, compared = await self._source.recall(agent, turn, since)
+        entry, state, compared = await self._source.recall(agent, turn, since, tree)
         found = await self._source.find(entry, compared, file)
         key = (compared.old, compared.new, found.path, context, ignore_space)
         if key not in self._patches:
@@ -100,6 +101,7 @@ class ReviewService:
             next=next_,
             lines=sum(len(hunk.lines) for hunk in whole.hunks),
             is_cut=is_cut,
+            tree=compared.new,
         )
 
     async def patch_text(
@@ -113,9 +115,10 @@ class ReviewService:
         ignore_space: bool = False,
         binary: bool = False,
         after: int = 0,
+        tree: str | None = None,
     ) -> PatchText:
         """The changes as a patch, or a piece of it."""
-        entry, _, compared = await self._source.recall(agent, turn, since, keep=after > 0)
+        entry, _, compared = await self._source.recall(agent, turn, since, tree)
         listed = await self._source.reader.list_files(compared)
         chosen = listed
         if files:
@@ -136,7 +139,10 @@ class ReviewService:
         end = after + _PIECE
         is_last = end >= len(data)
         return PatchText(
-            data=data[after:end], next=None if is_last else end, is_cut=is_cut and is_last
+            data=data[after:end],
+            next=None if is_last else end,
+            is_cut=is_cut and is_last,
+            tree=compared.new,
         )
 
     # Marks

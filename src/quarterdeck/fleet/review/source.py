@@ -1,7 +1,6 @@
 """What all parts of a review share: agents, their states in the log, and what is compared."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -24,8 +23,6 @@ from .state import ReviewState, ReviewStates
 __all__ = ["ReviewSource", "run_blocking"]
 
 T = TypeVar("T")
-_FRESH = 3.0
-"""Seconds for which a page of a patch may be of the same snapshot as the page before."""
 _MOST_COMPARED = 64
 
 
@@ -53,7 +50,7 @@ class ReviewSource:
         self._current = current
         self._work = work
         self._states = ReviewStates(journal)
-        self._compared: dict[tuple[SessionId, str | None, str | None], _Kept] = {}
+        self._compared: dict[tuple[SessionId, str | None, str | None], Comparison] = {}
         self._locks: dict[SessionId, asyncio.Lock] = {}
 
     async def agent(self, agent: str) -> tuple[AgentEntry, ReviewState]:
@@ -74,20 +71,19 @@ class ReviewSource:
     ) -> Comparison:
         """Compare what the agent's files are now. Raises ReviewError, NothingToUndoError."""
         found = await self.reader.compare(entry, state, turn=turn, since=since)
-        self._compared[(entry.session, turn, since)] = _Kept(found, time.monotonic())
+        self._compared[(entry.session, turn, since)] = found
         while len(self._compared) > _MOST_COMPARED:
             self._compared.pop(next(iter(self._compared)))
         return found
 
     async def recall(
-        self, agent: str, turn: str | None, since: ReviewSince | None, *, keep: bool = False
+        self, agent: str, turn: str | None, since: ReviewSince | None, tree: str | None
     ) -> tuple[AgentEntry, ReviewState, Comparison]:
-        """What was compared a moment ago, or with ``keep`` at any time; else it is done now."""
+        """What was compared before, if its new side is this tree; else what is there now."""
         entry, state = await self.agent(agent)
         known = self._compared.get((entry.session, turn, since))
-        is_fresh = known is not None and (keep or time.monotonic() - known.time < _FRESH)
-        if known is not None and is_fresh:
-            return entry, state, known.comparison
+        if known is not None and known.new == tree:
+            return entry, state, known
         return entry, state, await self.compare(entry, state, turn, since)
 
     async def find(self, entry: AgentEntry, compared: Comparison, file: str) -> FileDifference:
@@ -107,14 +103,6 @@ class ReviewSource:
     def operations(self, session: SessionId) -> ReviewOperations:
         """What was accepted and rejected."""
         return ReviewOperations(self.reader.directory(session))
-
-
-class _Kept:
-    """A comparison and when it was made."""
-
-    def __init__(self, comparison: Comparison, time: float) -> None:
-        self.comparison = comparison
-        self.time = time
 
 
 async def run_blocking(work: Callable[[], T]) -> T:
