@@ -156,9 +156,15 @@ class SlotChange(NamedTuple):
 
 
 class PatchDocument:
-    """Rows of one file or of several, by their place from the top."""
+    """Rows of one file or of several, by their place from the top.
 
-    def __init__(self, files: Iterable[ChangedFile] = ()) -> None:
+    Args:
+        files: whose changes it has.
+        tree: ``AgentChanges.new`` that the files are of; pages are read of the same.
+    """
+
+    def __init__(self, files: Iterable[ChangedFile] = (), tree: str | None = None) -> None:
+        self.tree = tree
         self.slots: list[PatchSlot] = []
         for file in files:
             self.slots += _slots_of(file)
@@ -327,9 +333,10 @@ def lay_out(slot: PatchSlot, page: FilePatch, style: RowStyle, before: int) -> N
     ``before``: the last line of the new file that stands above.
     """
     if page is not slot.page:
-        unknown: list[Acceptance] = ["none"] * len(page.patch.hunks)
-        accepted = [*page.accepted, *unknown]
-        slot.hunks = [NumberedHunk(hunk, accepted[at]) for at, hunk in enumerate(page.patch.hunks)]
+        accepted: dict[int, Acceptance] = dict(enumerate(page.accepted))
+        slot.hunks = [
+            NumberedHunk(hunk, accepted.get(at, "none")) for at, hunk in enumerate(page.patch.hunks)
+        ]
         slot.pairs = [pair_lines(hunk) for hunk in page.patch.hunks]
         slot.page = page
     news = [number for hunk in slot.hunks for number in hunk.news if number]

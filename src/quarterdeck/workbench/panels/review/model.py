@@ -100,7 +100,7 @@ class ReviewModel:
         """The comments, also those that are resolved."""
         return await self.fleet.comments(self.agent, all=True)
 
-    async def read_page(self, slot: PatchSlot) -> FilePatch:
+    async def read_page(self, document: PatchDocument, slot: PatchSlot) -> FilePatch:
         """The page of a slot."""
         return await self.fleet.patch(
             self.agent,
@@ -110,6 +110,7 @@ class ReviewModel:
             ignore_space=self.ignores_space,
             after=slot.after,
             limit=PAGE_LINES,
+            tree=document.tree,
         )
 
     async def collect_hunk(
@@ -119,23 +120,23 @@ class ReviewModel:
         lines = list(slot.hunks[hunk].changed_lines(slot.file.id))
         at, is_first = slot, hunk == 0 and slot.hunks[0].hunk.is_continued
         while is_first and (before := document.neighbour(at, -1)) is not None:
-            hunks = await self._hunks(before)
+            hunks = await self._hunks(document, before)
             lines += hunks[-1].changed_lines(slot.file.id) if hunks else ()
             is_first = len(hunks) == 1 and hunks[0].hunk.is_continued
             at = before
         at, is_last, left = slot, hunk == len(slot.hunks) - 1, _MOST_PAGES
         while is_last and left and (after := document.neighbour(at, 1)) is not None:
-            hunks = await self._hunks(after)
+            hunks = await self._hunks(document, after)
             if not hunks or not hunks[0].hunk.is_continued:
                 break
             lines += hunks[0].changed_lines(slot.file.id)
             is_last, at, left = len(hunks) == 1, after, left - 1
         return lines
 
-    async def _hunks(self, slot: PatchSlot) -> list[NumberedHunk]:
+    async def _hunks(self, document: PatchDocument, slot: PatchSlot) -> list[NumberedHunk]:
         if slot.is_loaded:
             return slot.hunks
-        page = await self.read_page(slot)
+        page = await self.read_page(document, slot)
         return [NumberedHunk(hunk, "none") for hunk in page.patch.hunks]
 
     def select(

@@ -50,12 +50,12 @@ class PatchPages:
         """Show the changes of files, at a place as soon as it is there."""
         self._loading.clear()
         self._canvas.marked.clear()
-        self._canvas.show(PatchDocument(files))
+        self._canvas.show(PatchDocument(files, self._tree))
         self._place = place
 
     async def exchange(self, files: "Iterable[ChangedFile]") -> None:
         """Show the changes of files anew; what is on the screen changes in one step."""
-        canvas, document = self._canvas, PatchDocument(files)
+        canvas, document = self._canvas, PatchDocument(files, self._tree)
         shown = {(slot.file.id, slot.after) for slot in canvas.visible_slots()}
         place = canvas.place
         for slot in [one for one in document.slots if (one.file.id, one.after) in shown]:
@@ -66,6 +66,11 @@ class PatchPages:
             canvas.exchange(document)
         else:
             self.show(document.files, place)
+
+    @property
+    def _tree(self) -> str | None:
+        changes = self._model.changes
+        return changes.new if changes is not None else None
 
     def go_to(self, place: PatchPlace) -> None:
         """Go to a place, as soon as it is there."""
@@ -94,7 +99,7 @@ class PatchPages:
 
     async def _read(self, document: PatchDocument, slot: PatchSlot) -> SlotChange | None:
         try:
-            page = await self._model.read_page(slot)
+            page = await self._model.read_page(document, slot)
         except QuarterdeckError as error:
             # The file is another by now, or the host is gone: the list tells when it is read again.
             self._report(str(error))

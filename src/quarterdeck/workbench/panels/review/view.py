@@ -388,11 +388,13 @@ class PatchCanvas(LineCanvas, can_focus=True):
         found = self.document.row(y)
         if found is None or found[1].kind in ("comment", "note", "blank"):
             return None
-        if found[1].kind == "file":
-            slot = found[0]
-            row = next((row for row in slot.rows if row.kind in ("line", "pair")), None)
-            return (slot, row) if row is not None else None
-        return found
+        slot, row = found
+        if row.kind in ("file", "hunk"):  # the first line that changed
+            at = slot.rows.index(row)
+            lines = [one for one in slot.rows[at + 1 :] if one.kind in ("line", "pair")]
+            changed = [one for one in lines if one.left != one.right]
+            return (slot, (changed or lines)[0]) if lines else None
+        return slot, row
 
     def _changed_lines(self, y: int) -> list[ChangedLine]:
         found = self.document.row(y)

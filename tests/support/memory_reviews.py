@@ -1,13 +1,14 @@
-"""A fleet in memory whose agents changed files: two texts for each, compared with difflib."""
+"""The reviews of a fleet in memory: two texts for each file, compared with difflib."""
 
 import difflib
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from msgspec.structs import replace
 
+from quarterdeck.fleet.api import AgentInfo
 from quarterdeck.fleet.errors import AgentNotReadyError
 from quarterdeck.fleet.review.api import (
     Acceptance,
@@ -35,13 +36,12 @@ from quarterdeck.fleet.review.selection import (
     split_lines,
 )
 from quarterdeck.wire.content import text as text_block
-from quarterdeck.wire.events import ReviewCommented, ReviewMarked
+from quarterdeck.wire.events import Event, ReviewCommented, ReviewMarked
 from quarterdeck.wire.ids import MessageId, SessionId
+from quarterdeck.wire.record import Record
 from quarterdeck.wire.worktrees import ReviewComment
 
-from .staged_workbench import StagedFleet
-
-__all__ = ["ReviewedFile", "ReviewedFleet"]
+__all__ = ["MemoryReviews", "ReviewedFile"]
 
 
 @dataclass
@@ -59,7 +59,9 @@ class ReviewedFile:
 
     @property
     def id(self) -> str:
-        return hashlib.blake2b(self.path.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+        return hashlib.blake2b(
+            self.path.encode("utf-8", "surrogateescape"), digest_size=8
+        ).hexdigest()
 
     @property
     def content(self) -> str:
@@ -68,9 +70,15 @@ class ReviewedFile:
     def before(self, since: str | None) -> str | None:
         return self.viewed if since == "viewed" and self.viewed is not None else self.old
 
-    def hunks(self, since: str | None = None, *, space: bool = True, context: int = 3) -> list[PatchHunk]:
+    def hunks(
+        self, since: str | None = None, *, space: bool = True, context: int = 3
+    ) -> list[PatchHunk]:
         old, new = (self.before(since) or "").splitlines(), (self.new or "").splitlines()
-        keys = (old, new) if space else ([" ".join(one.split()) for one in old], [" ".join(one.split()) for one in new])
+        keys = (
+            (old, new)
+            if space
+            else ([" ".join(one.split()) for one in old], [" ".join(one.split()) for one in new])
+        )
         matcher = difflib.SequenceMatcher(None, *keys, autojunk=len(old) > 2_000)
         found: list[PatchHunk] = []
         for group in matcher.get_grouped_opcodes(context):
@@ -87,11 +95,15 @@ class ReviewedFile:
         return found
 
 
-class ReviewedFleet(StagedFleet):
-    """Only what screens need of reviews; every call is noted in ``calls``."""
+class MemoryReviews:
+    """Only what screens need of reviews; every call is noted in ``calls``. A part of a fleet."""
+
+    agent: Callable[[str], Awaitable[AgentInfo]]
+    append: Callable[[SessionId, Event], Awaitable[Record]]
+    find: Callable[[str], SessionId]
+    send: Callable[..., Awaitable[MessageId]]
 
     def __init__(self) -> None:
-        super().__init__()
         self.reviewed: dict[str, ReviewedFile] = {}
         """The changed files of every agent, by path."""
         self.noted: dict[str, ReviewComment] = {}
@@ -173,6 +185,7 @@ class ReviewedFleet(StagedFleet):
         ignore_space: bool = False,
         after: int = 0,
         limit: int = 2_000,
+        tree: str | None = None,
     ) -> FilePatch:
         self.calls.append(("patch", (file, after)))
         found = self._file(file)
@@ -187,6 +200,7 @@ class ReviewedFleet(StagedFleet):
             after=after,
             next=after_next,
             lines=sum(len(hunk.lines) for hunk in hunks),
+            tree=tree or "new",
         )
 
     async def patch_text(self, agent: str, files: Sequence[str] = (), **how: Any) -> PatchText:
@@ -235,8 +249,12 @@ class ReviewedFleet(StagedFleet):
             if selection.content not in (None, file.content):
                 raise ChangedMeanwhileError(file.path)
             hunks = file.hunks(since, context=0)
-            chosen = changed_lines(hunks) if selection.is_whole else ChangedLines.selected(selection)
-            if not (chosen.old <= changed_lines(hunks).old and chosen.new <= changed_lines(hunks).new):
+            chosen = (
+                changed_lines(hunks) if selection.is_whole else ChangedLines.selected(selection)
+            )
+            if not (
+                chosen.old <= changed_lines(hunks).old and chosen.new <= changed_lines(hunks).new
+            ):
                 raise NoSuchChangeError(f"these lines of {file.path!r} are not changed")
             self.calls.append((how, (file.path, sorted(chosen.old), sorted(chosen.new))))
             names.append(file.path)
@@ -331,9 +349,7 @@ class ReviewedFleet(StagedFleet):
             placed = await self.comments(agent)
             chosen += [p.comment.id for p in placed if p.is_changed and p.comment.state == "sent"]
         state: Literal["resolved", "open"] = "resolved" if resolved else "open"
-        return [
-            await self._note(agent, replace(self._comment(one), state=state)) for one in chosen
-        ]
+        return [await self._note(agent, replace(self._comment(one), state=state)) for one in chosen]
 
     async def send_comments(
         self,
