@@ -38,6 +38,7 @@ from quarterdeck.fleet.errors import (
     NoSuchFleetTerminalError,
     NoSuchRequestError,
 )
+from quarterdeck.fleet.radar.api import ConflictReport
 from quarterdeck.fleet.terminals import HostTerminals, TerminalHandle
 from quarterdeck.journal.search import SearchHit
 from quarterdeck.policy.grants import Grant
@@ -121,6 +122,8 @@ class FakeFleet(MemoryReviews):
         self.paste_terminal = self._terminals.paste
         self.resize_terminal = self._terminals.resize
         self.close_terminal = self._terminals.close
+        self.conflict_report = ConflictReport()
+        self.asked_conflicts: list[str | None] = []
         self.clock: WallClock = read_wall_clock
         """Microseconds since the epoch; a test that looks at times has one of its own."""
 
@@ -586,6 +589,10 @@ class FakeFleet(MemoryReviews):
         info = self.infos.get(SessionId(by))
         cwd = info.cwd if info is not None else None
         return await self.screens.call(name, arguments, by=by, cwd=cwd)
+
+    async def conflicts(self, cwd: str | None = None) -> ConflictReport:
+        self.asked_conflicts.append(cwd)
+        return self.conflict_report
 
     async def status(self) -> FleetStatus:
         counts: dict[str, int] = {}

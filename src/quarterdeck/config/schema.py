@@ -39,7 +39,7 @@ __all__ = [
     "WorktreeSettings",
 ]
 
-Occasion: TypeAlias = Literal["needed", "done", "failed"]
+Occasion: TypeAlias = Literal["needed", "done", "failed", "conflict"]
 """What a person may want to be told."""
 
 Count: TypeAlias = Annotated[int, Meta(ge=1, description="a whole number, at least 1")]
@@ -392,8 +392,9 @@ class HostSettings(Value, frozen=True, kw_only=True):
 class NotificationSettings(Value, frozen=True, kw_only=True):
     """How you are notified that an agent needs you, is done or failed; once for each event."""
 
-    on: tuple[Occasion, ...] = ("needed", "done", "failed")
-    """When: an agent needs you, has done what it was asked, or has failed."""
+    on: tuple[Occasion, ...] = ("needed", "done", "failed", "conflict")
+    """When: an agent needs you, has done what it was asked, has failed, or changes what another
+    agent changes too."""
     bell: bool = True
     """Whether a terminal that shows agents rings its bell."""
     desktop: bool = False

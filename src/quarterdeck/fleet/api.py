@@ -27,6 +27,7 @@ from quarterdeck.wire.worktrees import ChangeCounts, ConflictFile, Worktree
 from .agent_state import AgentStateName
 from .checkpoints.api import FleetCheckpoints
 from .method import fleet_method
+from .radar.api import FleetRadar
 from .review.api import FleetReviews
 
 __all__ = [
@@ -294,7 +295,7 @@ class WorkbenchRegistration(Protocol):
         ...
 
 
-class Fleet(FleetTerminals, FleetCheckpoints, FleetReviews, Protocol):
+class Fleet(FleetTerminals, FleetCheckpoints, FleetReviews, FleetRadar, Protocol):
     """Many agents, and terminals beside them."""
 
     @fleet_method(changes=True)

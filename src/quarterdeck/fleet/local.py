@@ -33,6 +33,8 @@ from .permissions.grants import FleetGrants, GrantsProjection
 from .permissions.session_gate import open_grants
 from .projections import InboxProjection, RosterProjection, load_started
 from .prompt_queue import PromptQueues
+from .radar.noted_conflicts import NotedConflictsProjection
+from .radar.service import ConflictRadar
 from .review.changes import ChangeReader
 from .review.comment_service import CommentService
 from .review.service import ReviewService
@@ -132,6 +134,10 @@ class LocalFleet:
         self._terminals = HostTerminals(
             starting.environment, LiveAgentTerminals(current, self._crew)
         )
+        snapshots = WorktreeSnapshots(starting.state / "snapshots")
+        self._radar = ConflictRadar(
+            journal, current, self._notes, snapshots, self._tools.tell_conflict
+        )
         self._reader = FleetReader(journal, current)
         self._expose_agents(
             self._reader,
@@ -172,6 +178,7 @@ class LocalFleet:
         self.answer = self._inbox.answer
         self.reply = self._inbox.reply
         self.grants = self._granted.all
+        self.conflicts = self._radar.conflicts
         self.attach_screen = self._screens.attach
 
         self.turns = self._checkpoints.turns
@@ -229,7 +236,10 @@ class LocalFleet:
             JournalError, GrantsError: the log or the file of grants cannot be used.
         """
         keeping: dict[str, Any] = {"clock": clock} if clock is not None else {}
-        projections = (RosterProjection(), InboxProjection(), GrantsProjection())
+        projections = (
+            *(RosterProjection(), InboxProjection(), GrantsProjection()),
+            NotedConflictsProjection(),
+        )
         grants = await open_grants(places)
         path = log or places.journal_file
         async with Journal.open(path, projections=projections, **keeping) as journal:
@@ -246,7 +256,10 @@ class LocalFleet:
 
     @asynccontextmanager
     async def _running(self) -> AsyncGenerator[None]:
-        async with run_beside(self._current.follow(), name="fleet: current state"):
+        async with (
+            run_beside(self._current.follow(), name="fleet: current state"),
+            run_beside(self._radar.run(), name="fleet: radar"),
+        ):
             try:
                 # Before agents work on: what changes from here on is theirs.
                 self._work.start(self._checkpoints.recover(), name="fleet: recover checkpoints")

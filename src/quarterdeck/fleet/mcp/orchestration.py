@@ -31,6 +31,7 @@ from quarterdeck.wire.events import SessionSpawned
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.session_options import AgentMcpServer
 from quarterdeck.wire.tool_calls import ContentItem, ToolKind
+from quarterdeck.wire.worktrees import ConflictFile
 
 from ..agent_entry import NATIVE, is_own_agent
 from ..api import Fleet
@@ -42,6 +43,7 @@ from .agent_text import cut
 from .child_tools import CHILD_TOOLS, PEER_TOOLS
 from .lead_tools import LEAD_TOOLS
 from .protocol import McpEndpoint
+from .radar_tools import RADAR_TOOLS, tell_leads
 from .screen_tools import SCREEN_TOOLS
 from .tokens import TOKEN_VARIABLE, URL_VARIABLE, AgentTokens
 from .tool import FleetTool, Toolset
@@ -153,7 +155,7 @@ if TYPE_CHECKING:
 
 SERVER = "quarterdeck"
 """The name under which agents know the fleet's tools."""
-_ALL_TOOLS = (*LEAD_TOOLS, *SCREEN_TOOLS, *CHILD_TOOLS, *PEER_TOOLS)
+_ALL_TOOLS = (*LEAD_TOOLS, *RADAR_TOOLS, *SCREEN_TOOLS, *CHILD_TOOLS, *PEER_TOOLS)
 _SOURCE = RuleSource(origin="built-in", where="the fleet's own tools")
 _RULES = tuple(
     Rule(effect="allow", pattern=pattern, scope="session", source=_SOURCE)
@@ -249,6 +251,12 @@ class Orchestration:
             return None
         return await asyncio.to_thread(_instructions, wish)
 
+    async def tell_conflict(
+        self, one: SessionId, other: SessionId, files: tuple[ConflictFile, ...]
+    ) -> None:
+        """Tell the leads of two agents, where they want notices, what both change."""
+        await tell_leads(self._bridge, one, other, files)
+
     async def close(self) -> None:
         """Serve nobody any more."""
         await self._bridge.notices.close()
@@ -270,7 +278,7 @@ class Orchestration:
     ) -> Toolset[FleetToolContext]:
         tools: list[FleetTool[FleetToolContext]] = []
         if wish.lead:
-            tools += (*LEAD_TOOLS, *SCREEN_TOOLS)
+            tools += (*LEAD_TOOLS, *RADAR_TOOLS, *SCREEN_TOOLS)
         if wish.parent_session is not None:
             tools += CHILD_TOOLS
             tools += PEER_TOOLS if self._bridge.reach.peers else ()
