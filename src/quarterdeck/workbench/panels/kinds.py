@@ -33,6 +33,11 @@ _ALL: tuple[PanelKind, ...] = (
         target="chat:ChatPanel",
     ),
     PanelKind(
+        name="conflicts",
+        help='conflicts between agents; options: {"everywhere": true}',
+        target="conflicts:ConflictsPanel",
+    ),
+    PanelKind(
         name="diff",
         help='changes; options: {"path"} of a file, {"cwd"} or {"agent"}, {"base"}, {"patch"}',
         target="diff:DiffPanel",

@@ -124,14 +124,15 @@ COLUMNS = {
         ),
         AgentColumn(name="context", title="ctx", width=4, text=_context, is_right=True),
         AgentColumn(name="cost", width=7, text=_cost, is_right=True),
-        AgentColumn(name="branch", width=16, text=lambda r: sanitize_line(_checkout(r).branch, 60)),
-        AgentColumn(name="changes", width=11, text=lambda r: _checkout(r).changes),
+        AgentColumn(name="branch", width=16, text=lambda r: sanitize_line(_branch(r), 60)),
+        AgentColumn(name="changes", width=11, text=lambda r: _changes(r)),
+        AgentColumn(name="conflicts", width=12, text=lambda r: _conflicts(r), role="warning"),
     )
 }
 """In the order in which they stand."""
 _NEEDED = ("name", "state", "time", "doing")
 _NARROW_NEEDED = ("name", "doing")
-_BY_WORTH = ("context", "cost", "tokens", "branch", "changes", "model", "kind")
+_BY_WORTH = ("context", "cost", "changes", "conflicts", "tokens", "branch", "model", "kind")
 """Which come first where there is room."""
 
 
@@ -201,6 +202,33 @@ def _fitting(width: int) -> list[str]:
             break
         names.append(name)
     return names
+
+
+def _branch(row: AgentRow) -> str:
+    """The branch of its worktree, or the one that is checked out where it works."""
+    tree = row.agent.worktree
+    return tree.branch or "(no branch)" if tree is not None else _checkout(row).branch
+
+
+def _changes(row: AgentRow) -> str:
+    """Lines that it changed in its worktree, or that are uncommitted where it works."""
+    counts = row.agent.changes
+    if row.agent.worktree is None or counts is None:
+        return _checkout(row).changes
+    return f"+{counts.added} −{counts.removed}" if counts.files else ""
+
+
+def _conflicts(row: AgentRow) -> str:
+    """The agents that change the same lines or symbols."""
+    names: list[str] = []
+    for conflict in row.agent.conflicts:
+        other = row.roster.find(conflict.other)
+        if any(file.kind != "file" for file in conflict.files):
+            names.append(other.name if other is not None else conflict.other)
+    if not names:
+        return ""
+    more = f" +{len(names) - 1}" if len(names) > 1 else ""
+    return f"⚠ {sanitize_line(names[0], 30)}{more}"
 
 
 def _checkout(row: AgentRow) -> "Checkout":

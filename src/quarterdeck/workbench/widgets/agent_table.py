@@ -38,6 +38,7 @@ class AgentTable(Picker):
         Binding("a", "ask('archive')", "archive or unarchive it"),
         Binding("r", "ask('resume')", "resume it where it stopped"),
         Binding("n", "ask('rename')", "rename it"),
+        Binding("v", "ask('review')", "review what it changed"),
         Binding("s", "sort(1)", "sort by the next column"),
         Binding("S", "turn", "reverse the order"),
         Binding("slash", "seek", "filter agents; escape shows all"),
@@ -221,6 +222,8 @@ class AgentTable(Picker):
             was = before.get(agent.session)
             has_ended = was in _AT_WORK and agent.state not in _AT_WORK
             is_new = was is None
+            if agent.worktree is not None and agent.changes is not None:
+                continue  # the fleet counts those itself
             if (is_new or has_ended or agent.state in _AT_WORK) and self._checkouts.is_due(
                 agent.cwd, is_stale=has_ended
             ):
