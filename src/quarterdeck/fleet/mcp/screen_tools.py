@@ -31,33 +31,9 @@ Line: TypeAlias = Annotated[int, Meta(ge=1)]
 Source: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200_000)]
 
 KEY_COMMANDS = frozenset(
-    {
-        "archived",
-        "columns",
-        "conflicts",
-        "diff",
-        "end",
-        "feed",
-        "filter",
-        "focus",
-        "go",
-        "help",
-        "here",
-        "keys",
-    }
-    | {
-        "layout",
-        "layouts",
-        "next",
-        "previous",
-        "review",
-        "sort",
-        "tab",
-        "theme",
-        "themes",
-        "unfold",
-    }
-    | {"widgets", "zoom"}
+    {"archived", "columns", "conflicts", "diff", "end", "feed", "filter", "focus", "go", "help"}
+    | {"here", "keys", "layout", "layouts", "next", "previous", "review", "sort", "tab", "theme"}
+    | {"themes", "unfold", "widgets", "zoom"}
 )
 """What a key may do that an agent binds: change what is shown, and never answer, send or end."""
 _TOO_MUCH = frozenset({("layout", "save"), ("layout", "delete"), ("tab", "close")})

@@ -70,7 +70,8 @@ class ConflictCell:
     @property
     def kind(self) -> ConflictKind:
         """The worst of its files."""
-        return min((file.kind for file in self.files), key=_RANKS.__getitem__, default="file")
+        kinds: list[ConflictKind] = [file.kind for file in self.files]
+        return min(kinds, key=lambda kind: _RANKS[kind]) if kinds else "file"
 
 
 def find_cells(repository: RepositoryConflicts) -> dict[tuple[str, str], ConflictCell]:

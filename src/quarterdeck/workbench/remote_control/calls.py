@@ -62,8 +62,9 @@ async def open_panel(
     """Show something in a panel; returns its id.
 
     A panel of the kind that is there already is used, unless something in it is not saved or
-    ``is_new``; ``used`` names one that is. Else it comes behind something that was opened before, beside the panel with the
-    focus, or in a tab of its own where there is no room for that; ``title`` is that tab's.
+    ``is_new``; ``used`` names one that is used. Else it comes behind something that was opened
+    before, beside the panel with the focus, or in a tab of its own where there is no room for
+    that; ``title`` is that tab's.
 
     Raises:
         LayoutError: the kind or its options are wrong; nothing has changed.
@@ -76,10 +77,7 @@ async def open_panel(
         layout = edit.replace_panel(spec, used, node)
     else:
         node = PanelNode(id=edit.free_id(spec, widget), widget=widget, options=options)
-        if where == "tab":
-            layout = edit.add_tab(spec, title or widget, node)
-        else:
-            layout = _placed(controller, spec, node, where, beside)
+        layout = _placed(controller, spec, node, where, beside, title)
     checked = parse_layout(dump_layout(layout), controller.app.kinds)
     if controller.may_focus:
         checked = edit.activate(checked, node.id)
@@ -113,8 +111,11 @@ def _placed(
     node: PanelNode,
     where: PanelPlace,
     beside: str | None,
+    title: str | None,
 ) -> Layout:
     view = controller.app.main.view
+    if where == "tab":
+        return edit.add_tab(spec, title or node.widget, node)
     current = beside or view.current or next(panels_of(view.root)).id
     if where != "auto":
         return edit.split(spec, current, node, where)
