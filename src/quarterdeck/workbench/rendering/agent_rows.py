@@ -156,7 +156,8 @@ def place_columns(
 ) -> list[tuple[AgentColumn, int, int]]:
     """The columns that are shown, each with where it begins and how wide it is.
 
-    ``urgent``: which come first where a person chose none. What a person chose stays whole as long as it fits; what is done gets what is left over.
+    ``urgent``: which come first where a person chose none. What a person chose stays whole as long
+    as it fits; what is done gets what is left over.
     """
     names = [name for name in COLUMNS if name in (chosen or _fitting(width, urgent))]
     names = names if "name" in names else ["name", *names]

@@ -237,7 +237,7 @@ class PatchDocument:
             near = self.find_slot(y)
             return PatchPlace(file=near[0].file.id) if near is not None else None
         slot, row = found
-        old, new = line_numbers(slot, row)
+        old, new = line_numbers(slot, _above(slot, row) if row.kind == "comment" else row)
         return PatchPlace(file=slot.file.id, old=old, new=new, kind=row.kind, comment=row.comment)
 
     def find(self, place: PatchPlace) -> int | None:
@@ -428,10 +428,16 @@ def line_numbers(slot: PatchSlot, row: PatchRow) -> tuple[int, int]:
     return old, new
 
 
+def _above(slot: PatchSlot, row: PatchRow) -> PatchRow:
+    """The line that a comment stands below."""
+    at = slot.rows.index(row)
+    return next((one for one in slot.rows[at::-1] if one.kind in ("line", "pair")), row)
+
+
 def _distance(slot: PatchSlot, row: PatchRow, place: PatchPlace) -> int | None:
     """How far a row is from a place; None: it is of another kind."""
-    if place.kind == "comment" and row.kind == "comment":
-        return 0 if row.comment == place.comment else None
+    if row.kind == "comment":
+        return 0 if place.kind == "comment" and row.comment == place.comment else None
     if place.kind in ("file", "note"):
         return 0 if row.kind == place.kind else None
     if row.kind not in ("line", "pair", "hunk"):
