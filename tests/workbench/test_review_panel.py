@@ -1,4 +1,4 @@
-"""The review panel: every key, the states of files and comments, and what it does when it cannot."""
+"""The review panel: every key, the states of files and comments, and what cannot be done."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

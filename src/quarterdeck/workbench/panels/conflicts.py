@@ -117,7 +117,8 @@ class ConflictMatrix(LineCanvas, can_focus=True):
         Binding("down,j", "step(1)", "down"),
         Binding("left,h", "column(-1)", "left"),
         Binding("right,l", "column(1)", "right"),
-        Binding("enter", "choose", "review the file, or the agent of the row"),
+        Binding("enter", "choose", "go to the files of the cell; on a file: review it"),
+        Binding("escape", "back", "back to the matrix", show=False),
     ]
 
     @dataclass
@@ -175,13 +176,27 @@ class ConflictMatrix(LineCanvas, can_focus=True):
         return find_cells(repository).get((row.agent, column))
 
     def action_step(self, step: int) -> None:
-        """Go to the next row that can be chosen."""
-        places = self._places()
+        """Go to the next agent, or within the files of a cell to the next of them."""
+        row = self._rows[self.cursor] if self.cursor < len(self._rows) else None
+        is_file = row is not None and row.file is not None
+        places = [y for y in self._places() if (self._rows[y].file is not None) is is_file]
         if not places:
             return
         at = places.index(self.cursor) + step if self.cursor in places else 0
+        if is_file and at < 0:
+            self.action_back()
+            return
         self.cursor = places[max(0, min(len(places) - 1, at))]
         self._moved()
+
+    def action_back(self) -> None:
+        """Go from the files to the cell that they are of."""
+        if self._last is not None:
+            number, cell = self._last
+            for y, row in enumerate(self._rows):
+                if row.repository == number and row.agent == cell.one:
+                    self.cursor = y
+            self._moved()
 
     def action_column(self, step: int) -> None:
         """Go to the next agent of the row."""
@@ -191,16 +206,18 @@ class ConflictMatrix(LineCanvas, can_focus=True):
             self._moved()
 
     def action_choose(self) -> None:
-        """Open the review of the file under the cursor, or of the row's agent."""
+        """Go to the files of the cell, or open the review of a file, or of the row's agent."""
         row = self._rows[self.cursor] if self.cursor < len(self._rows) else None
         if row is None:
             return
         if row.file is not None:
             self.post_message(self.Chosen(*row.file))
+        elif self.cell is not None:
+            files = [y for y, one in enumerate(self._rows) if one.file is not None]
+            self.cursor = files[0] if files else self.cursor
+            self._moved()
         elif row.agent:
-            cell = self.cell
-            file = cell.files[0].path if cell is not None and cell.files else None
-            self.post_message(self.Chosen(SessionId(row.agent), file))
+            self.post_message(self.Chosen(SessionId(row.agent), None))
 
     def on_click(self, event: events.Click) -> None:
         """Put the cursor where it was clicked; again chooses."""
@@ -463,14 +480,14 @@ class ConflictsPanel(PolledPanel):
             for file in pair.files
         ]
         agents = sum(len(repository.agents) for repository in report.repositories)
-        spans: list[Span] = [(f"  {agents} agent{'s' * (agents != 1)}", "text")]
+        where = " in all repositories" if self._everywhere else ""
+        spans: list[Span] = [(f"  {agents} agent{'s' * (agents != 1)}{where}", "text")]
+        words = {"text": "⚠ cannot be merged", "symbol": "! same symbol", "file": "= same file"}
         for kind, role in _ROLES.items():
             if count := kinds.count(kind):
-                spans.append((f"  {count} {describe_kind(kind)}", role))
+                spans.append((f"  {words[kind]}: {count}", role))
         if agents and not kinds:
             spans.append(("  no conflicts", "good"))
-        if self._everywhere:
-            spans.append(("  all repositories", "faint"))
         self.head.show("conflicts", *spans)
 
     def _hear(self, records: "Sequence[Record]") -> None:

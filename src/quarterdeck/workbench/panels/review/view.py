@@ -392,8 +392,9 @@ class PatchCanvas(LineCanvas, can_focus=True):
         if row.kind in ("file", "hunk"):  # the first line that changed
             at = slot.rows.index(row)
             lines = [one for one in slot.rows[at + 1 :] if one.kind in ("line", "pair")]
+            added = [one for one in lines if one.right >= 0 and one.left != one.right]
             changed = [one for one in lines if one.left != one.right]
-            return (slot, (changed or lines)[0]) if lines else None
+            return (slot, (added or changed or lines)[0]) if lines else None
         return slot, row
 
     def _changed_lines(self, y: int) -> list[ChangedLine]:
