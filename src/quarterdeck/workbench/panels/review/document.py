@@ -443,7 +443,8 @@ def _distance(slot: PatchSlot, row: PatchRow, place: PatchPlace) -> int | None:
     if row.kind not in ("line", "pair", "hunk"):
         return None
     old, new = line_numbers(slot, row)
-    other = 0 if (row.kind == "hunk") is (place.kind == "hunk") else 1
+    other = 0 if row.kind == place.kind or "hunk" not in (row.kind, place.kind) else 1
+    other += place.kind == "comment"
     if place.new and new:
         return 4 * abs(new - place.new) + other
     if place.old and old:
