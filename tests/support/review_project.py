@@ -15,7 +15,7 @@ from quarterdeck.wire.worktrees import Worktree
 from tests.support.deadlines import SOON
 from tests.support.scripted_fleet import Casting, fleet_of, wish
 
-__all__ = ["ReviewedAgent", "git", "make_repository", "reviewed_agent"]
+__all__ = ["ReviewedAgent", "assign_worktree", "git", "make_repository", "reviewed_agent"]
 
 
 def git(where: Path, *words: str, given: bytes = b"", check: bool = True) -> bytes:
@@ -81,21 +81,30 @@ async def reviewed_agent(
     project, tree = tmp_path / "project", tmp_path / "tree"
     make_repository(project, files)
     git(project, "worktree", "add", "-q", "-b", "quarterdeck/ann", str(tree))
-    base = git(project, "rev-parse", "HEAD").decode().strip()
     casting = Casting()
     async with fleet_of(tmp_path / "home", casting) as fleet:
         info = await fleet.spawn(wish(tree, name="ann", prompt="say hello"))
         await fleet.wait(["ann"], timeout=SOON)
-        worktree = Worktree(
-            path=str(tree.resolve()),
-            repository=str(project.resolve()),
-            base=base,
-            base_ref="refs/heads/main",
-            branch="quarterdeck/ann",
-        )
-        record = await fleet.journal.append(info.session, WorktreeAssigned(worktree=worktree))
-        await fleet.journal.durable(record.seq)
-        async for one in fleet.follow(record.seq - 1, agent="ann"):
-            if one.seq == record.seq:
-                break
+        await assign_worktree(fleet, info.session, project, tree)
         yield ReviewedAgent(fleet, casting, tree, info.session)
+
+
+async def assign_worktree(fleet: LocalFleet, session: SessionId, project: Path, tree: Path) -> None:
+    """Note that a session works in a worktree of a repository; returns when the fleet knows."""
+    worktree = describe_worktree(project, tree)
+    record = await fleet.journal.append(session, WorktreeAssigned(worktree=worktree))
+    await fleet.journal.durable(record.seq)
+    async for one in fleet.follow(record.seq - 1, agent=session):
+        if one.seq == record.seq:
+            break
+
+
+def describe_worktree(project: Path, tree: Path) -> Worktree:
+    """A worktree that started at what is checked out in a repository."""
+    return Worktree(
+        path=str(tree.resolve()),
+        repository=str(project.resolve()),
+        base=git(project, "rev-parse", "HEAD").decode().strip(),
+        base_ref="refs/heads/main",
+        branch="quarterdeck/ann",
+    )

@@ -61,6 +61,12 @@ COMMANDS = {
         "quarterdeck.cli.fleet.review:review", "Comment on, accept or reject what AGENT changed."
     ),
     "wait": LazyCommand("quarterdeck.cli.fleet.agent_control:wait", "Wait until agents are idle."),
+    "merge": LazyCommand(
+        "quarterdeck.cli.fleet.landing:merge", "Land the work of AGENT on a branch."
+    ),
+    "land": LazyCommand(
+        "quarterdeck.cli.fleet.landing:land", "Land several agents, each after its check."
+    ),
     "interrupt": LazyCommand(
         "quarterdeck.cli.fleet.agent_control:interrupt", "Interrupt the running turn of each agent."
     ),

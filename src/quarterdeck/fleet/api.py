@@ -26,6 +26,7 @@ from quarterdeck.wire.worktrees import ChangeCounts, ConflictFile, Worktree
 
 from .agent_state import AgentStateName
 from .checkpoints.api import FleetCheckpoints
+from .landing.api import FleetLandings
 from .method import fleet_method
 from .radar.api import FleetRadar
 from .review.api import FleetReviews
@@ -295,7 +296,7 @@ class WorkbenchRegistration(Protocol):
         ...
 
 
-class Fleet(FleetTerminals, FleetCheckpoints, FleetReviews, FleetRadar, Protocol):
+class Fleet(FleetTerminals, FleetCheckpoints, FleetReviews, FleetRadar, FleetLandings, Protocol):
     """Many agents, and terminals beside them."""
 
     @fleet_method(changes=True)

@@ -14,6 +14,7 @@ from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal
 from quarterdeck.policy.gate import Gate
 from quarterdeck.wire.clock import WallClock
+from quarterdeck.wire.content import text
 from quarterdeck.wire.events import SessionEnded
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.tasks import BackgroundTasks, run_beside, run_to_end, start_task
@@ -25,9 +26,12 @@ from .api import FleetStatus, ImportedSession, InboxItem, TerminalInfo
 from .attached_workbenches import AttachedWorkbenches
 from .checkpoints.service import CheckpointService
 from .inbox import Inbox
+from .landing.service import LandingService
+from .landing.worker import LandingContext
 from .live_index import FleetReader, LiveIndex
 from .log_writer import LogWriter
 from .mcp.orchestration import Orchestration
+from .mcp.transcript import last_words
 from .names import looks_like_id
 from .permissions.grants import FleetGrants, GrantsProjection
 from .permissions.session_gate import open_grants
@@ -148,6 +152,8 @@ class LocalFleet:
         snapshots = WorktreeSnapshots(starting.state / "snapshots")
         changes = ChangeReader(starting.state, snapshots)
         self._expose_reviews(ReviewSource(journal, current, self._notes, changes, self._work))
+        self._landing = LandingService(self._landing_context(starting), self._work)
+        self._expose_landings()
 
     def _expose_agents(
         self, reader: FleetReader, lifecycle: AgentLifecycle, control: AgentControl
@@ -212,6 +218,32 @@ class LocalFleet:
         self.resolve_comments = comments.resolve_comments
         self.send_comments = comments.send_comments
 
+    def _landing_context(self, starting: SessionFactory) -> LandingContext:
+        return LandingContext(
+            journal=self.journal,
+            current=self._current,
+            notes=self._notes,
+            directory=starting.places.state / "landing",
+            load_settings=starting.load_landing_settings,
+            read_last_words=lambda session, most: last_words(self, session, most),
+            deliver=self._deliver,
+        )
+
+    def _expose_landings(self) -> None:
+        self.preview_landing = self._landing.preview_landing
+        self.land = self._landing.land
+        self.queue_landings = self._landing.queue_landings
+        self.landings = self._landing.landings
+        self.wait_landing = self._landing.wait_landing
+        self.cancel_landing = self._landing.cancel_landing
+        self.draft_pull_request = self._landing.draft_pull_request
+
+    async def _deliver(self, agent: str, words: str) -> None:
+        """Give an agent a prompt, resuming it if need be."""
+        if not (await self._current.find(agent)).is_started:
+            await self.resume(agent)
+        await self.send(agent, (text(words),))
+
     @classmethod
     @asynccontextmanager
     async def open(
@@ -250,6 +282,7 @@ class LocalFleet:
             opener = open_session or AgentOpener(places, environment, journal)
             fleet = cls(journal, current, starting, opener, bounds, places)
             async with fleet._running():
+                await fleet._landing.recover()
                 if resume_running:
                     await fleet._resume_all(recovered)
                 yield fleet
@@ -274,6 +307,7 @@ class LocalFleet:
 
     async def _stop(self) -> None:
         closing = start_task(self._terminals.stop(), name="fleet: stop terminals")
+        await self._landing.close()
         try:
             await self._crew.stop(_STOPPED)
         finally:

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import fields
 
-from quarterdeck.fleet.api import Fleet, FleetTerminals, SpawnOptions
-from quarterdeck.fleet.checkpoints.api import FleetCheckpoints
+from quarterdeck.fleet.api import Fleet, SpawnOptions
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.connection import HostConnection
 from quarterdeck.fleet.errors import HostError, HostVersionError, NoHostError
@@ -35,6 +34,7 @@ from quarterdeck.fleet.host.methods import (
 )
 from quarterdeck.fleet.host.peer_credentials import PeerCredentials, read_peer_credentials
 from quarterdeck.fleet.host.server import FleetServer
+from quarterdeck.fleet.landing.api import FleetLandings
 from quarterdeck.fleet.method import FLEET_METHODS
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError
@@ -93,8 +93,8 @@ async def until(condition: Any) -> None:
 
 
 def test_every_method_of_a_fleet_can_be_called():
-    declared = (*vars(Fleet), *vars(FleetTerminals), *vars(FleetCheckpoints))
-    wanted = {name for name in declared if not name.startswith("_")}
+    parts = (Fleet, FleetTerminals, FleetLandings)
+    wanted = {name for part in parts for name in vars(part) if not name.startswith("_")}
     assert {name.partition("/")[2] for name in (*CALLS, *OWN)} == wanted
 
 

@@ -22,7 +22,7 @@ from quarterdeck.agent.checkpoints.file_state import (
 from quarterdeck.agent.checkpoints.restore import put, remove_file
 from quarterdeck.config.places import make_private
 from quarterdeck.system.errors import GitError
-from quarterdeck.system.git.object_store import TreeEntry
+from quarterdeck.system.git.object_store import GitEntry
 from quarterdeck.system.git.repository import expect_repository
 
 from .api import ReviewDecision
@@ -56,8 +56,8 @@ class IndexStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A path in an index, relative to the top; None: it is not listed."""
 
     path: bytes
-    before: TreeEntry | None = None
-    after: TreeEntry | None = None
+    before: GitEntry | None = None
+    after: GitEntry | None = None
 
 
 class PreviousMark(Struct, frozen=True, kw_only=True, omit_defaults=True):

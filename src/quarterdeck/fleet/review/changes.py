@@ -25,7 +25,7 @@ from quarterdeck.agent.checkpoints.file_state import (
 )
 from quarterdeck.agent.checkpoints.turn_history import TurnLedger, TurnState, find_turn
 from quarterdeck.system.errors import GitError
-from quarterdeck.system.git.object_store import ObjectStore, TreeEntry
+from quarterdeck.system.git.object_store import GitEntry, ObjectStore
 from quarterdeck.system.git.repository import GitRepository, find_repository
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.worktrees import Worktree
@@ -199,8 +199,8 @@ class ChangeReader:
         self, comparison: Comparison, marks: Mapping[str, FileMarks], since: ReviewSince
     ) -> Comparison:
         """The same new side, against what was viewed or accepted of each file."""
-        old: dict[bytes, TreeEntry] = {}
-        new: dict[bytes, TreeEntry] = {}
+        old: dict[bytes, GitEntry] = {}
+        new: dict[bytes, GitEntry] = {}
         for file in comparison.list_files():
             marked = _marked(comparison.store, marks.get(file.id), since)
             path, before = file.old_path, file.old
@@ -232,7 +232,7 @@ class ChangeReader:
 
 def _marked(
     store: ObjectStore, marks: FileMarks | None, since: ReviewSince
-) -> tuple[TreeEntry | None] | None:
+) -> tuple[GitEntry | None] | None:
     """What a file was when it was marked, in a tuple; None: it was not, or it is not kept."""
     if marks is None:
         return None
@@ -243,7 +243,7 @@ def _marked(
     return None if entry is not None and not store.has(entry.id) else (entry,)
 
 
-def _without_clashes(entries: dict[bytes, TreeEntry]) -> dict[bytes, TreeEntry]:
+def _without_clashes(entries: dict[bytes, GitEntry]) -> dict[bytes, GitEntry]:
     """Without files where there are directories, which no tree can have."""
     directories: set[bytes] = set()
     for path in entries:
@@ -292,8 +292,8 @@ class _TreeWriter:
 
     def __init__(self, store: ObjectStore, blobs: BlobStore, root: bytes) -> None:
         self.store = store
-        self.old: dict[bytes, TreeEntry] = {}
-        self.new: dict[bytes, TreeEntry] = {}
+        self.old: dict[bytes, GitEntry] = {}
+        self.new: dict[bytes, GitEntry] = {}
         self.outside: dict[bytes, bytes] = {}
         self.notes: list[str] = []
         self._blobs = blobs
@@ -318,8 +318,8 @@ class _TreeWriter:
         if change.after is not None:
             self.new[key] = self._entry(change.after)
 
-    def _entry(self, state: FileState) -> TreeEntry:
+    def _entry(self, state: FileState) -> GitEntry:
         id_ = self.store.put_blob(self._blobs.get(state.digest))
         if state.kind == "link":
-            return TreeEntry("120000", id_)
-        return TreeEntry("100755" if state.executable else "100644", id_)
+            return GitEntry("120000", id_)
+        return GitEntry("100755" if state.executable else "100644", id_)

@@ -16,17 +16,17 @@ from .api import PlacedComment
 from .comments import CommentPlacer, format_comments, quote_lines
 from .comparison import format_content
 from .errors import ChangedMeanwhileError, NoSuchChangeError, NoSuchCommentError, ReviewError
-from .listing import find_entry_path
+from .file_list import find_entry_path
 from .source import ReviewSource, run_blocking
 from .state import ReviewState
 
-__all__ = ["CommentService", "PromptSender"]
+__all__ = ["CommentSender", "CommentService"]
 
 _LONGEST_COMMENT = 20_000
 _MOST_COMMENTED = 1_000
 
 
-class PromptSender(Protocol):
+class CommentSender(Protocol):
     """Gives an agent a prompt; as ``Fleet.send``."""
 
     async def __call__(
@@ -49,7 +49,7 @@ class CommentService:
         send: gives an agent a prompt.
     """
 
-    def __init__(self, source: ReviewSource, send: PromptSender) -> None:
+    def __init__(self, source: ReviewSource, send: CommentSender) -> None:
         self._source = source
         self._send = send
 

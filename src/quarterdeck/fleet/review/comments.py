@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from quarterdeck.system.git.object_store import TreeEntry
+from quarterdeck.system.git.object_store import GitEntry
 from quarterdeck.wire.worktrees import ReviewComment
 
 from .api import PlacedComment
@@ -74,7 +74,7 @@ class CommentPlacer:
         )
 
     def _place_old(
-        self, here: PlacedComment, entry: TreeEntry, now: TreeEntry | None
+        self, here: PlacedComment, entry: GitEntry, now: GitEntry | None
     ) -> PlacedComment:
         """Removed lines stay where they were; they have changed when they are back."""
         if now is None or here.line is None or here.end_line is None:
@@ -83,7 +83,7 @@ class CommentPlacer:
         is_back = all(find_line(hunks, n)[1] for n in range(here.line, here.end_line + 1))
         return replace(here, is_changed=is_back)
 
-    def _find(self, id_: str, shown: str) -> tuple[bytes | None, TreeEntry | None]:
+    def _find(self, id_: str, shown: str) -> tuple[bytes | None, GitEntry | None]:
         """The path and content of a file now; changed, renamed or untouched."""
         file = self._by_id.get(id_)
         if file is not None and file.new is not None:

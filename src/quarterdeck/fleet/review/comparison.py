@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from quarterdeck.agent.checkpoints.file_state import path_text
 from quarterdeck.system.errors import GitError
-from quarterdeck.system.git.object_store import ObjectStore, TreeEntry
+from quarterdeck.system.git.object_store import GitEntry, ObjectStore
 from quarterdeck.system.git.repository import GitRepository
 
 from .patch import SUBMODULE, ChangeKind, PatchFile, PatchHunk, PatchLine, parse_patch
@@ -33,16 +33,16 @@ def file_id_of(path: bytes) -> str:
     return hashlib.blake2b(path, digest_size=12).hexdigest()
 
 
-def format_content(file: str, entry: TreeEntry | None) -> str:
+def format_content(file: str, entry: GitEntry | None) -> str:
     """Names what a file is: the file, its mode, its content; the file alone where there is none."""
     return f"{file}:" if entry is None else f"{file}:{entry.mode}:{entry.id}"
 
 
-def parse_content(content: str) -> tuple[str, TreeEntry | None]:
+def parse_content(content: str) -> tuple[str, GitEntry | None]:
     """The file and what it was, from such a name; leniently."""
     file, _, rest = content.partition(":")
     mode, _, id_ = rest.partition(":")
-    return file, TreeEntry(mode, id_) if mode and id_ else None
+    return file, GitEntry(mode, id_) if mode and id_ else None
 
 
 class FileDifference(Struct, frozen=True, kw_only=True):
@@ -52,8 +52,8 @@ class FileDifference(Struct, frozen=True, kw_only=True):
     old_path: bytes
     """Where it was; the same, unless it was renamed or copied."""
     kind: ChangeKind
-    old: TreeEntry | None
-    new: TreeEntry | None
+    old: GitEntry | None
+    new: GitEntry | None
     added: int = 0
     removed: int = 0
     is_binary: bool = False
@@ -167,13 +167,13 @@ class Comparison(Struct, frozen=True, kw_only=True):
         files = parse_patch(data.decode("latin-1"))
         return files[0].hunks if files else []
 
-    def read_content(self, entry: TreeEntry | None) -> bytes:
+    def read_content(self, entry: GitEntry | None) -> bytes:
         """What is in a file of one of the trees; nothing where there is none. Raises GitError."""
         if entry is None or entry.mode == SUBMODULE:
             return b""
         return self.ask(("cat-file", "blob", entry.id))[0]
 
-    def find_entry(self, path: bytes, *, old: bool = False) -> TreeEntry | None:
+    def find_entry(self, path: bytes, *, old: bool = False) -> GitEntry | None:
         """A file of the new tree, or of the old one; changed or not. Raises GitError."""
         tree = self.old if old else self.new
         data, _ = self.ask(("ls-tree", "-z", tree, "--", os.fsdecode(path)))
@@ -181,7 +181,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
             head, _, name = line.partition(b"\t")
             if name == path:
                 mode, kind, id_ = head.decode().split()
-                return TreeEntry(mode, id_) if kind != "tree" else None
+                return GitEntry(mode, id_) if kind != "tree" else None
         return None
 
     def ask(self, words: Sequence[str], *, most: int | None = None) -> tuple[bytes, bool]:
@@ -266,5 +266,5 @@ def _kind(letter: str, old: tuple[str, str], new: tuple[str, str]) -> ChangeKind
     return _KINDS.get(letter, "changed")
 
 
-def _entry(mode: str, id_: str) -> TreeEntry | None:
-    return None if mode == "000000" else TreeEntry(mode, id_)
+def _entry(mode: str, id_: str) -> GitEntry | None:
+    return None if mode == "000000" else GitEntry(mode, id_)

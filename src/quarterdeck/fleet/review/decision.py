@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from quarterdeck.agent.checkpoints.file_state import FileState
 from quarterdeck.system.errors import GitError
-from quarterdeck.system.git.object_store import TreeEntry
+from quarterdeck.system.git.object_store import GitEntry
 from quarterdeck.wire.events import ReviewMarked
 from quarterdeck.wire.worktrees import ReviewMark
 
@@ -159,24 +159,24 @@ class DecisionPlanner:
     def _name(self, file: FileDifference) -> str:
         return self._compared.name(file.path)
 
-    def _id(self, entry: TreeEntry | None) -> str:
+    def _id(self, entry: GitEntry | None) -> str:
         return entry.id if entry is not None else self._compared.store.put_blob(b"")
 
-    def _content(self, entry: TreeEntry | None) -> bytes:
+    def _content(self, entry: GitEntry | None) -> bytes:
         return self._compared.read_content(entry)
 
-    def _keep(self, entry: TreeEntry | None) -> None:
+    def _keep(self, entry: GitEntry | None) -> None:
         """Keep a content that a mark names."""
         if entry is not None and not self._compared.store.has(entry.id):
             self._compared.store.put_blob(self._content(entry))
 
-    def _note(self, file: FileDifference, mark: ReviewMark, entry: TreeEntry | None) -> None:
+    def _note(self, file: FileDifference, mark: ReviewMark, entry: GitEntry | None) -> None:
         content = format_content(file.id, entry)
         self.events.append(ReviewMarked(path=self._name(file), mark=mark, content=content))
 
     # Accepting
 
-    def _accepted_so_far(self, file: FileDifference) -> TreeEntry | None:
+    def _accepted_so_far(self, file: FileDifference) -> GitEntry | None:
         marks = self._marks.get(file.id)
         if marks is None or marks.accepted is None:
             return file.old
@@ -186,11 +186,11 @@ class DecisionPlanner:
 
     def _accept_into(
         self,
-        current: TreeEntry | None,
+        current: GitEntry | None,
         file: FileDifference,
         hunks: list[PatchHunk],
         chosen: ChangedLines,
-    ) -> TreeEntry | None:
+    ) -> GitEntry | None:
         """What an entry becomes with the chosen lines; its content is in our own store."""
         compared = self._compared
         old, now, new = self._id(file.old), self._id(current), self._id(file.new)
@@ -207,7 +207,7 @@ class DecisionPlanner:
             return None
         mode = current or file.old or file.new
         assert mode is not None
-        return TreeEntry(mode.mode, compared.store.put_blob(data))
+        return GitEntry(mode.mode, compared.store.put_blob(data))
 
     def _stage_whole(self, file: FileDifference) -> None:
         if file.has_lines:
@@ -231,7 +231,7 @@ class DecisionPlanner:
         if file.kind == "renamed":
             self._stage(file.old_path, None, None)
 
-    def _find_staged(self, file: FileDifference) -> TreeEntry | None:
+    def _find_staged(self, file: FileDifference) -> GitEntry | None:
         if self._index is None:
             return None
         staged = self._index.read({file.path, file.old_path})
@@ -251,13 +251,13 @@ class DecisionPlanner:
             file, old=self._without_returns(file.old), new=self._without_returns(file.new)
         )
 
-    def _without_returns(self, entry: TreeEntry | None) -> TreeEntry | None:
+    def _without_returns(self, entry: GitEntry | None) -> GitEntry | None:
         if entry is None:
             return None
         data = self._content(entry).replace(b"\r\n", b"\n")
-        return TreeEntry(entry.mode, self._compared.store.put_blob(data))
+        return GitEntry(entry.mode, self._compared.store.put_blob(data))
 
-    def _stage(self, path: bytes, entry: TreeEntry | None, data: bytes | None) -> None:
+    def _stage(self, path: bytes, entry: GitEntry | None, data: bytes | None) -> None:
         """Plan an entry of the index, with its content in the repository."""
         if self._index is None or path in self._compared.outside:
             return
@@ -265,7 +265,7 @@ class DecisionPlanner:
         if before is None and entry is not None and path in self._index.ignored([path]):
             return
         if entry is not None and entry.mode != "160000" and data is not None:
-            entry = TreeEntry(entry.mode, self._index.keep(data))
+            entry = GitEntry(entry.mode, self._index.keep(data))
         self._staged[path] = IndexStep(path=path, before=before, after=entry)
 
     # Rejecting
@@ -350,7 +350,7 @@ class DecisionPlanner:
         data: bytes,
         hunks: list[PatchHunk],
         chosen: ChangedLines,
-    ) -> TreeEntry | None:
+    ) -> GitEntry | None:
         """Plan the file without the chosen lines; returns what a snapshot would find then."""
         old, new = split_lines(self._content(file.old)), split_lines(self._content(file.new))
         lines = split_lines(data)
@@ -366,10 +366,10 @@ class DecisionPlanner:
         if data != b"".join(new) and _is_mostly_crlf(data):
             back = split_lines(_with_crlf(b"".join(old)))
         kept = b"".join(reject_lines(back, lines, hunks, chosen))
-        mode = (file.new or file.old or TreeEntry("100644", "")).mode
+        mode = (file.new or file.old or GitEntry("100644", "")).mode
         after = FileState(kind="file", digest=self._blobs.put(kept), executable=mode == "100755")
         self._plan(file.path, state, after)
-        return TreeEntry(mode, self._compared.store.put_blob(rest))
+        return GitEntry(mode, self._compared.store.put_blob(rest))
 
     def _plan(self, path: bytes, before: FileState | None, after: FileState | None) -> None:
         place = self._compared.place(path)
@@ -387,7 +387,7 @@ class DecisionPlanner:
                 before = staged.get(path)
                 self._staged[path] = IndexStep(path=path, before=before, after=committed.get(path))
 
-    def _unstage_lines(self, file: FileDifference, rest: TreeEntry | None) -> None:
+    def _unstage_lines(self, file: FileDifference, rest: GitEntry | None) -> None:
         if self._index is None or file.path in self._compared.outside:
             return
         path = file.path
@@ -396,10 +396,10 @@ class DecisionPlanner:
             return
         left = self._without(staged, file.new, rest)
         if left is not None:
-            self._stage(path, TreeEntry(staged.mode, ""), left)
+            self._stage(path, GitEntry(staged.mode, ""), left)
 
     def _without(
-        self, current: TreeEntry, new: TreeEntry | None, rest: TreeEntry | None
+        self, current: GitEntry, new: GitEntry | None, rest: GitEntry | None
     ) -> bytes | None:
         """A content without what was rejected; None: it cannot be told apart."""
         if self._index is None or current.mode[:3] != "100":
@@ -410,7 +410,7 @@ class DecisionPlanner:
         except GitError:
             return None
 
-    def _reject_marks(self, file: FileDifference, rest: TreeEntry | None) -> None:
+    def _reject_marks(self, file: FileDifference, rest: GitEntry | None) -> None:
         self._note(file, "rejected", rest)
         marks = self._marks.get(file.id)
         if marks is None:
@@ -421,7 +421,7 @@ class DecisionPlanner:
             accepted = self._accepted_so_far(file)
             left = None if accepted is None else self._without(accepted, file.new, rest)
             if accepted is not None and left is not None:
-                entry = TreeEntry(accepted.mode, self._compared.store.put_blob(left))
+                entry = GitEntry(accepted.mode, self._compared.store.put_blob(left))
                 self._note(file, "accepted", entry)
 
 

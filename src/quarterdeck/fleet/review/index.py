@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from quarterdeck.system.errors import GitError
-from quarterdeck.system.git.object_store import TreeEntry
+from quarterdeck.system.git.object_store import GitEntry
 from quarterdeck.system.git.repository import GitRepository
 
 __all__ = ["IndexEntries", "check_out", "merge_contents"]
@@ -18,7 +18,7 @@ class IndexEntries:
     def __init__(self, repository: GitRepository) -> None:
         self.repository = repository
 
-    def read(self, paths: Iterable[bytes]) -> dict[bytes, TreeEntry]:
+    def read(self, paths: Iterable[bytes]) -> dict[bytes, GitEntry]:
         """What is staged at these paths; one with a conflict that is not resolved is refused.
 
         Raises:
@@ -29,7 +29,7 @@ class IndexEntries:
         if not names:
             return {}
         words = ("ls-files", "--stage", "-z", "--full-name", "--", *names)
-        found: dict[bytes, TreeEntry] = {}
+        found: dict[bytes, GitEntry] = {}
         for line in self.repository.ask(words, literal=True).data.split(b"\0"):
             head, _, path = line.partition(b"\t")
             if path not in wanted:
@@ -37,10 +37,10 @@ class IndexEntries:
             mode, id_, stage = head.decode().split()
             if stage != "0":
                 raise GitError(f"{os.fsdecode(path)!r} has a merge conflict; resolve it first")
-            found[path] = TreeEntry(mode, id_)
+            found[path] = GitEntry(mode, id_)
         return found
 
-    def read_head(self, paths: Iterable[bytes]) -> dict[bytes, TreeEntry]:
+    def read_head(self, paths: Iterable[bytes]) -> dict[bytes, GitEntry]:
         """What is committed at these paths; nothing where there is no commit. Raises GitError."""
         wanted = set(paths)
         names = [os.fsdecode(path) for path in sorted(wanted)]
@@ -49,15 +49,15 @@ class IndexEntries:
             answer = self.repository.ask(words, literal=True)
         except GitError:
             return {}  # no commit yet
-        found: dict[bytes, TreeEntry] = {}
+        found: dict[bytes, GitEntry] = {}
         for line in answer.data.split(b"\0"):
             head, _, path = line.partition(b"\t")
             mode, kind, id_ = head.decode().split() if path in wanted else ("", "tree", "")
             if kind != "tree":
-                found[path] = TreeEntry(mode, id_)
+                found[path] = GitEntry(mode, id_)
         return found
 
-    def write(self, entries: Mapping[bytes, TreeEntry | None]) -> None:
+    def write(self, entries: Mapping[bytes, GitEntry | None]) -> None:
         """Replace entries, all of them or none; None: it is no longer listed.
 
         Raises:

@@ -24,7 +24,7 @@ from .api import (
 from .comparison import Comparison, FileDifference, format_content
 from .decision import DecisionPlanner
 from .errors import ChangedMeanwhileError, NoSuchChangeError
-from .listing import list_changed, measure_hunks, within
+from .file_list import list_changed, measure_hunks, within
 from .page import cut_page
 from .source import ReviewSource, run_blocking
 

@@ -17,7 +17,7 @@ from .api import ReviewSince
 from .changes import ChangeReader
 from .comparison import Comparison, FileDifference
 from .errors import ReviewError
-from .listing import find_file
+from .file_list import find_file
 from .state import ReviewState, ReviewStates
 
 __all__ = ["ReviewSource", "run_blocking"]

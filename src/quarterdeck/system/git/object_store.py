@@ -19,7 +19,7 @@ from quarterdeck.wire.private_files import make_private_directory
 from ..errors import GitError
 from .command import GitOutput, GitPlaces, run_git
 
-__all__ = ["ObjectStore", "TreeEntry"]
+__all__ = ["GitEntry", "ObjectStore"]
 
 _TREE = "40000"
 _ATTRIBUTES = "".join(
@@ -47,7 +47,7 @@ _ATTRIBUTES = "".join(
 """How git finds the function that a change is in; all of these are built into it."""
 
 
-class TreeEntry(Struct, frozen=True):
+class GitEntry(Struct, frozen=True):
     """A file in a tree."""
 
     mode: str
@@ -79,12 +79,12 @@ class ObjectStore:
         """Keep a content; returns its id. Raises OSError."""
         return self._put(b"blob", data)
 
-    def put_tree(self, entries: Mapping[bytes, TreeEntry]) -> str:
+    def put_tree(self, entries: Mapping[bytes, GitEntry]) -> str:
         """Keep a tree of files, by their paths; returns its id. Raises OSError.
 
         A path must not be both a file and a directory.
         """
-        below: dict[bytes, dict[bytes, TreeEntry]] = {}
+        below: dict[bytes, dict[bytes, GitEntry]] = {}
         lines: list[tuple[bytes, bytes]] = []
         for path, entry in entries.items():
             name, has_more, rest = path.partition(b"/")
@@ -93,7 +93,7 @@ class ObjectStore:
             else:
                 lines.append((name, _line(name, entry)))
         for name, inside in below.items():
-            entry = TreeEntry(_TREE, self.put_tree(inside))
+            entry = GitEntry(_TREE, self.put_tree(inside))
             lines.append((name + b"/", _line(name, entry)))  # as git sorts directories
         return self._put(b"tree", b"".join(line for _, line in sorted(lines)))
 
@@ -161,5 +161,5 @@ class ObjectStore:
         self._is_made = True
 
 
-def _line(name: bytes, entry: TreeEntry) -> bytes:
+def _line(name: bytes, entry: GitEntry) -> bytes:
     return entry.mode.encode() + b" " + name + b"\0" + bytes.fromhex(entry.id)

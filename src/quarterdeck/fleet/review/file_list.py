@@ -4,7 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 
-from quarterdeck.system.git.object_store import TreeEntry
+from quarterdeck.system.git.object_store import GitEntry
 from quarterdeck.wire.worktrees import ReviewMark
 
 from ..agent_entry import AgentEntry
@@ -139,7 +139,7 @@ def within(
 
 def find_entry_path(
     agent: str, compared: Comparison, files: Sequence[FileDifference], wanted: str, is_old: bool
-) -> tuple[FileDifference, TreeEntry]:
+) -> tuple[FileDifference, GitEntry]:
     """A file, changed or not, and what it is or was. Blocks. Raises NoSuchChangeError, GitError."""
     try:
         file = find_file(agent, compared, files, wanted)
@@ -178,7 +178,7 @@ def measure_hunks(
     if entry is None or not compared.store.has(entry.id) or not file.has_lines:
         return ("none",) * len(hunks)
     empty = compared.store.put_blob(b"")
-    old, new = file.old or TreeEntry("", empty), file.new or TreeEntry("", empty)
+    old, new = file.old or GitEntry("", empty), file.new or GitEntry("", empty)
     missing = changed_lines(compared.compare_contents(entry.id, new.id)).new
     gone = changed_lines(compared.compare_contents(old.id, entry.id)).old
     found: list[Acceptance] = []
