@@ -83,6 +83,7 @@ from quarterdeck.wire.record import Record
 from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.usage import Cost, TokenUsage
 
+from .memory_landings import MemoryLandings
 from .memory_reviews import MemoryReviews
 
 OPTIONS = (
@@ -92,7 +93,7 @@ OPTIONS = (
 )
 
 
-class FakeFleet(MemoryReviews):
+class FakeFleet(MemoryReviews, MemoryLandings):
     """A ``Fleet`` that keeps all in memory. ``stop`` ends the programs in its terminals."""
 
     def __init__(self) -> None:

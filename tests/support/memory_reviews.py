@@ -104,6 +104,7 @@ class MemoryReviews:
     send: Callable[..., Awaitable[MessageId]]
 
     def __init__(self) -> None:
+        super().__init__()
         self.reviewed: dict[str, ReviewedFile] = {}
         """The changed files of every agent, by path."""
         self.noted: dict[str, ReviewComment] = {}

@@ -227,6 +227,11 @@ LAYOUT_COMMANDS = (
         asks="accept, reject, undo, mark, comment, send, resolve, …",
     ),
     WorkbenchCommand(
+        name="merge",
+        help="merge the work of this agent, or of AGENT",
+        target="commands.review:merge_agent",
+    ),
+    WorkbenchCommand(
         name="conflicts",
         help="show conflicts between agents; all: in every repository",
         target="commands.review:open_conflicts",

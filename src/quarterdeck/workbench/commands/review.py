@@ -9,7 +9,7 @@ from ..remote_control import RefusedCallError
 if TYPE_CHECKING:
     from ..app import Workbench
 
-__all__ = ["act_in_review", "open_conflicts", "open_review"]
+__all__ = ["act_in_review", "merge_agent", "open_conflicts", "open_review"]
 
 
 async def open_review(app: "Workbench", words: str) -> None:
@@ -47,3 +47,21 @@ def act_in_review(app: "Workbench", words: str) -> None:
     if not isinstance(panel, ReviewPanel):
         raise RefusedCallError("no review has the focus; /review opens one")
     panel.action_act(name)
+
+
+async def merge_agent(app: "Workbench", words: str) -> None:
+    """Merge the work of the agent in view, or of AGENT; a dialog asks how.
+
+    Raises QuarterdeckError.
+    """
+    from ..screens.landing import LandingScreen, result_spans
+
+    context = app.context
+    session = context.find_session(words.strip()) if words.strip() else context.focused
+    agent = context.roster.find(session)
+    if agent is None:
+        raise RefusedCallError(f"no agent {words.strip()!r}" if words.strip() else "no agents yet")
+    result = await app.push_screen_wait(LandingScreen(context.fleet, agent))
+    if result is not None:
+        app.show_message(" ".join(text for text, _ in result_spans(result)))
+        app.feed.refresh()

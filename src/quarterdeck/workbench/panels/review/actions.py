@@ -301,4 +301,4 @@ class ReviewActions:
     def merge(self) -> None:
         """Merge the agent's work; a dialog asks how."""
         if (agent := self._panel.agent) is not None:
-            self._panel.post_message(Panel.CommandWanted("merge", agent.name))
+            self._panel.post_message(Panel.CommandWanted("merge", agent.session))

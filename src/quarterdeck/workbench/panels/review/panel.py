@@ -466,7 +466,7 @@ class ReviewPanel(PolledPanel):
     def action_back(self) -> None:
         """Clear what is selected; close the panel if it fills a tab."""
         if not self.patch.clear() and self.options.full:
-            self.post_message(Panel.CommandWanted("close-panel", str(self.id)))
+            self.post_message(Panel.CommandWanted("close-panel"))
 
     def on_resize(self) -> None:
         """The list of files needs room, and so do two sides."""
