@@ -81,15 +81,14 @@ def _elapsed(row: AgentRow) -> str:
 def _state_and_doing(row: AgentRow, doing: str) -> str:
     """For narrow tables: the time of a running turn, else the state, and what is being done."""
     agent = row.agent
-    sign = f"{conflicts}  " if (conflicts := _conflicts(row)) else ""
     if agent.state in ("running", "starting"):
-        return f"{sign}{_elapsed(row)} {doing}"
+        return f"{_elapsed(row)} {doing}"
     if agent.waits_for and doing.startswith(REQUEST_PREFIXES):
-        return sign + doing
+        return doing
     word = _WAITS.get(agent.waits_for or "", agent.state)
     if agent.worktree is not None and (changes := _changes(row)):
         word = f"{word} {changes}"
-    return f"{sign}{word}: {doing}" if doing else sign + word
+    return f"{word}: {doing}" if doing else word
 
 
 def _context(row: AgentRow) -> str:
@@ -195,10 +194,14 @@ def agent_line(
     role = "faint" if agent.is_archived else STATE_ROLES.get(agent.state, "text")
     spans: list[Span] = [(SYMBOLS[agent.state] + " ", role)]
     is_narrow = width < _NARROW and not chosen
-    for column, _, wide in place_columns(width, chosen, urgent):
+    columns = place_columns(width, chosen, urgent)
+    has_conflicts = any(column.name == "conflicts" for column, _, _ in columns)
+    for column, _, wide in columns:
         text = column.text(row)
         if column.name == "doing" and is_narrow:
             text = _state_and_doing(row, text)
+        if column.name == "doing" and not has_conflicts and (sign := _conflicts(row)):
+            text = f"{sign}  {text}"
         own = {"name": "strong", "state": role}.get(column.name, column.role)
         depth = row.roster.depth(agent.session)
         if column.name == "name" and depth:

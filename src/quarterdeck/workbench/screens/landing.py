@@ -199,9 +199,7 @@ class LandingScreen(ModalScreen[LandingResult | None]):
             return
         self._tree = preview.tree
         self.query_one(_Facts).show(preview_spans(preview))
-        self.query_one("#method", Input).placeholder = f"{preview.method}; or another of " + (
-            ", ".join(METHODS)
-        )
+        self.query_one("#method", Input).placeholder = f"{preview.method} ({', '.join(METHODS)})"
         self.query_one("#into", Input).placeholder = sanitize_line(preview.target.branch, 60)
         check = sanitize_line(preview.check or "none", 200)
         self.query_one("#check", Input).placeholder = check

@@ -162,6 +162,7 @@ class ReviewActions:
             return
         known = panel.model.find_comment(target.comment)
         text = self.texts.get(target.key) or (known.comment.text if known is not None else "")
+        patch.go_to_line()
         patch.reveal_below(CommentInput.LINES + 2)
         y = patch.region.y + patch.cursor - round(patch.scroll_target_y) + 1
         width = max(20, patch.scrollable_content_region.width)

@@ -384,6 +384,13 @@ class PatchCanvas(LineCanvas, can_focus=True):
             content=file.content,
         )
 
+    def go_to_line(self) -> None:
+        """Go from the title of a hunk or file to the line that a comment there is about."""
+        found, line = self.row, self._line_row(self.cursor)
+        if found is not None and line is not None and self._from is None:
+            slot = line[0]
+            self.move_to(self.document.start_of(slot) + slot.rows.index(line[1]))
+
     def _line_row(self, y: int) -> tuple[PatchSlot, PatchRow] | None:
         found = self.document.row(y)
         if found is None or found[1].kind in ("comment", "note", "blank"):
