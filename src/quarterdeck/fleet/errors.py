@@ -18,8 +18,6 @@
     │   └── WorktreeSetupError   a set-up command failed
     ├── LandingRefusedError  the work of an agent cannot be landed as it is
     ├── NoSuchLandingError   no landing has this id
-    ├── LandingRefusedError  the work of an agent cannot be landed as it is
-    ├── NoSuchLandingError   no landing has this id
     ├── WorktreeError        a worktree cannot be used or removed as it is
     │   ├── NoSuchWorktreeError  none has this name, path or agent
     │   └── WorktreeSetupError   a set-up command failed
@@ -170,18 +168,6 @@ class NoSuchWorktreeError(WorktreeError):
 
 class WorktreeSetupError(WorktreeError):
     """A set-up command of a worktree failed, so the agent did not start."""
-
-
-lass LandingRefusedError(FleetError):
-    """The work of an agent cannot be landed as it is; nothing was changed, and it says why."""
-
-
-lass NoSuchLandingError(FleetError):
-    """No landing has this id."""
-
-    def __init__(self, landing: str) -> None:
-        super().__init__(f"there is no landing {landing!r}; `quarterdeck land --list` shows them")
-        self.landing = landing
 
 
 class WorkbenchCallError(FleetError):
