@@ -95,6 +95,8 @@ CALLS: tuple[Callable[[HostClient], Awaitable[object]], ...] = (
     lambda c: c.close_terminal("term-1"),
     lambda c: c.steer("ann", WORDS),
     lambda c: c.steer("ann", WORDS, origin="agent", sender=ANN),
+    lambda c: c.conflicts(),
+    lambda c: c.conflicts("/w"),
 )
 
 
