@@ -32,6 +32,11 @@ class Checkout:
     program: Path
     """``quarterdeck`` of this side."""
 
+    @property
+    def python(self) -> Path:
+        """The interpreter that imports this side's source."""
+        return self.program.with_name("python")
+
     def has_same_lock(self) -> bool:
         """Whether it wants the packages that it is given."""
         mine, theirs = (ROOT / _LOCK, self.root / _LOCK)

@@ -1,4 +1,4 @@
-"""Two commits in one run: ``python -m bench --against COMMIT [startup] [agents] [acp]``.
+"""Two commits in one run: ``python -m bench --against COMMIT [PART …]``.
 
 The working tree and the commit take turns, in changing order, so that a busy minute of the machine
 is both sides'. Each clock has its least and its median. Something is slower when both grew by more
@@ -7,7 +7,8 @@ than 5 %: one number alone grows by chance.
 
 import statistics
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,13 +16,14 @@ from .agent_rig import AgentFailedError, AgentRig, ScriptedModel, scripted
 from .checkout import ROOT, Checkout, check_out, make_environment
 from .contenders import make_own_environment, make_own_turn
 from .docs import describe_commit
+from .fleet_rig import FleetRig
 from .processes import Cost, adopt_orphans
 from .size import Size
 from .table import Row, Table
 
 __all__ = ["COMPARED", "Comparison", "Sample", "compare", "find_slower"]
 
-COMPARED = ("startup", "agents", "acp")
+COMPARED = ("startup", "agents", "acp", "drivers", "fleet", "workbench")
 """The parts that can be compared."""
 _TOLERANCE = 1.05
 _CLOCKS: Mapping[str, Callable[[Cost], float]] = {
@@ -75,7 +77,7 @@ class _Commit:
         return [self._program, *words]
 
     def turn_command(self, prompt: str) -> list[str]:
-        return self.command(*make_own_turn(prompt, "--allow", "bash(true)"))
+        return self.command(*make_own_turn(prompt, "--allow", "bash(true:*)"))
 
     def acp_command(self) -> list[str]:
         return self.command("acp")
@@ -89,6 +91,12 @@ class _Commit:
 class _Side:
     agent: _Commit
     rig: AgentRig
+    alone: FleetRig
+    """Without a host."""
+    hosted: FleetRig
+    """With a host that runs agents."""
+    desk: FleetRig
+    """With a host that has a long and a short session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +106,33 @@ class _Case:
     part: str
     name: str
     run: Callable[[_Side], Cost]
+    title: str = ""
+    """What its figure is; empty: it is a part of another figure."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    warm: int
+    warm: int = 1
     """Rounds that come first, fill caches and do not count."""
     rounds: int
-    read: tuple[int, int]
-    shell: tuple[int, int]
+    read: tuple[int, int] = (5, 50)
+    shell: tuple[int, int] = (2, 20)
+    chunks: int = 20_000
+    agents: int = 50
+    """That speak through a host; a tenth of them while the workbench shows them."""
+    seconds: float = 6.0
+    """For which they speak."""
+    keys: int = 40
+    entries: int = 2_000
+    """Of a long session."""
+
+
+_FULL = _Plan(rounds=15)
+_QUICK = _Plan(rounds=5)
+_TINY = _Plan(
+    warm=0, rounds=1, read=(1, 3), shell=(1, 2),
+    chunks=100, agents=2, seconds=0.5, keys=2, entries=10,
+)  # fmt: skip
 
 
 def compare(commit: str, parts: Sequence[str], size: Size) -> list[Table]:
@@ -114,9 +140,7 @@ def compare(commit: str, parts: Sequence[str], size: Size) -> list[Table]:
 
     Raises ``CommitNotFoundError``, and ``AgentFailedError`` when a side cannot do what is measured.
     """
-    plan = size.choose(
-        _Plan(1, 15, (5, 50), (2, 20)), _Plan(1, 5, (5, 50), (2, 20)), _Plan(0, 1, (1, 3), (1, 2))
-    )
+    plan = size.choose(_FULL, _QUICK, _TINY)
     adopt_orphans()
     with tempfile.TemporaryDirectory() as place, scripted(*plan.read, *plan.shell) as model:
         folder = Path(place)
@@ -126,9 +150,10 @@ def compare(commit: str, parts: Sequence[str], size: Size) -> list[Table]:
             notes = [f"before: {other}; now: {describe_commit()}"]
             if not checkout.has_same_lock():
                 notes.append("the commit locks other packages; both sides ran with those of now")
-            sides = _make_sides(folder, checkout, model, plan)
-            costs = _measure([case for case in _cases(plan) if case.part in parts], sides, plan)
-    found = _pair(costs, plan)
+            cases = [case for case in _cases(plan) if case.part in parts]
+            with _sides(folder, checkout, model, plan, parts) as sides:
+                costs = _measure(cases, sides, plan)
+    found = _pair(cases, costs, plan)
     return [_table(found, clock) for clock in _CLOCKS] + [_verdict(found, notes)]
 
 
@@ -143,23 +168,79 @@ def find_slower(found: Sequence[Comparison]) -> list[str]:
     ]
 
 
-def _make_sides(
-    folder: Path, checkout: Checkout, model: ScriptedModel, plan: _Plan
-) -> dict[str, _Side]:
+@contextmanager
+def _sides(
+    folder: Path, checkout: Checkout, model: ScriptedModel, plan: _Plan, parts: Sequence[str]
+) -> Generator[dict[str, _Side]]:
+    """Both sides; hosts run meanwhile if a part needs them."""
+    sides: dict[str, _Side] = {}
     now = make_environment(ROOT, folder / "now" / "environment")
-    agents = [_Commit("before", checkout), _Commit("now", now)]
-    return {
-        agent.name: _Side(agent, AgentRig(agent, folder, model, files=plan.read[1]))
-        for agent in agents
-    }
+    with ExitStack() as hosts:
+        for name, one in (("before", checkout), ("now", now)):
+            agent = _Commit(name, one)
+            alone, hosted, desk = (
+                FleetRig(f"{name}-{kind}", one, folder, chunks=plan.chunks)
+                for kind in ("alone", "hosted", "desk")
+            )
+            rig = AgentRig(agent, folder, model, files=plan.read[1])
+            sides[name] = _Side(agent, rig, alone, hosted, desk)
+            if {"fleet", "workbench"} & {*parts}:
+                hosts.enter_context(hosted.running())
+            if "workbench" in parts:
+                hosts.enter_context(desk.running(entries=plan.entries))
+        yield sides
 
 
 def _cases(plan: _Plan) -> list[_Case]:
-    def turn(scene: str) -> _Case:
-        return _Case("agents", scene, lambda side: side.rig.run_turn(scene)[0])
+    return [*_agent_cases(plan), *_fleet_cases(plan)]
+
+
+def _fleet_cases(plan: _Plan) -> list[_Case]:
+    few = max(1, plan.agents // 10)
+
+    def speak(side: _Side) -> Cost:
+        return side.alone.run_clients(plan.seconds, plan.agents)
+
+    def watch(side: _Side) -> Cost:
+        return side.hosted.watch_agents(plan.seconds / 2, few)
+
+    return [
+        _Case(
+            "drivers",
+            "chunks",
+            lambda side: side.alone.run_driver(),
+            f"{plan.chunks:,} chunks through the ACP driver",
+        ),
+        _Case(
+            "drivers",
+            "run -a",
+            lambda side: side.alone.run_agent_turn(),
+            f"`run -a`, a turn of {plan.chunks:,} chunks",
+        ),
+        _Case("fleet", "clients", speak, f"host in a second, {plan.agents} agents; delay"),
+        _Case("fleet", "spawn", lambda side: side.hosted.run_spawn(), "quarterdeck spawn"),
+        _Case("fleet", "ps", lambda side: side.hosted.run_ps(), "quarterdeck ps"),
+        _Case("workbench", "frame", lambda side: side.desk.draw_first_frame(), "first frame"),
+        _Case("workbench", "key", lambda side: side.desk.press_keys(plan.keys), "a key"),
+        _Case(
+            "workbench",
+            "long",
+            lambda side: side.desk.open_long_session(),
+            f"open a session of {plan.entries:,} entries",
+        ),
+        _Case("workbench", "watch", watch, f"workbench in a second, {few} agents; delay"),
+    ]
+
+
+def _agent_cases(plan: _Plan) -> list[_Case]:
+    def turn(scene: str, title: str = "") -> _Case:
+        return _Case("agents", scene, lambda side: side.rig.run_turn(scene)[0], title)
 
     def start(word: str) -> _Case:
-        return _Case("startup", word, lambda side: side.rig.run_command(side.agent.command(word)))
+        def run(side: _Side) -> Cost:
+            return side.rig.run_command(side.agent.command(word))
+
+        return _Case("startup", word, run, f"quarterdeck {word}")
 
     def open_session(side: _Side) -> Cost:
         cost = side.rig.open_session()
@@ -174,9 +255,9 @@ def _cases(plan: _Plan) -> list[_Case]:
     return [
         start("--version"),
         start("--help"),
-        turn("text"),
+        turn("text", "a turn with one text reply"),
         *map(turn, scenes),
-        _Case("acp", "session/new", open_session),
+        _Case("acp", "session/new", open_session, "spawn → session/new over ACP"),
     ]
 
 
@@ -200,18 +281,14 @@ def _measure(
     return costs
 
 
-def _pair(costs: Mapping[str, Mapping[str, list[Cost]]], plan: _Plan) -> list[Comparison]:
+def _pair(
+    cases: Sequence[_Case], costs: Mapping[str, Mapping[str, list[Cost]]], plan: _Plan
+) -> list[Comparison]:
     found: list[Comparison] = []
-    titles = {
-        "--version": "quarterdeck --version",
-        "--help": "quarterdeck --help",
-        "text": "a turn with one text reply",
-        "session/new": "spawn → session/new over ACP",
-    }
-    for name, title in titles.items():
-        if name in costs:
-            sample = {side: Sample(found_costs) for side, found_costs in costs[name].items()}
-            found.append(Comparison(title, sample["before"], sample["now"]))
+    for case in cases:
+        if case.title:
+            sample = {side: Sample(found_costs) for side, found_costs in costs[case.name].items()}
+            found.append(Comparison(case.title, sample["before"], sample["now"]))
     for kind, (few, many) in (("read", plan.read), ("shell", plan.shell)):
         if f"{kind}-{many}" in costs:
             sample = {

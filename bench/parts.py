@@ -38,6 +38,8 @@ PARTS = {
         Part("rest", "CPU of a workbench at rest", ("/proc",)),
         Part("context", "a very long session of our own agent"),
         Part("undo", "snapshots of a large work tree", ("git",)),
+        Part("worktrees", "a worktree for an agent that starts", ("git",)),
+        Part("review", "a very large change, listed and shown", ("git",)),
         Part("history", "listing the sessions of other agents"),
         Part("emulators", "terminal emulators against pyte and tmux"),
         Part("containment", "a command in each kind of sandbox"),

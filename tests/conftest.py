@@ -21,6 +21,8 @@ from tests.support.leftovers import (
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that runs the tests in the background has it ignored, which children would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as under nohup
 
 RUN = pytest.StashKey[Path]()
 BEFORE = pytest.StashKey[Traces]()

@@ -29,7 +29,7 @@ parts = [{{ tool = "{kind}", arguments = {{ {arguments} }} }}]
 [[scenes.{kind}-{count}.replies]]
 parts = ["Did them all."]
 """
-ARGUMENTS = {"read": 'path = "file{{n}}.txt"', "shell": 'command = "true"'}
+ARGUMENTS = {"read": 'path = "file{{n}}.txt"', "shell": 'command = "true {{n}}"'}
 
 
 def write_script(counts: list[str]) -> str:

@@ -83,11 +83,28 @@ def is_writable_repository() -> bool:
     return done.returncode == 0 and os.access(done.stdout.strip(), os.W_OK)
 
 
-def test_the_working_tree_is_compared_with_a_commit(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("parts", "named"),
+    [
+        (
+            ["startup", "agents", "acp"],
+            ["--version", "text reply", "read step", "shell step", "session/new"],
+        ),
+        (
+            ["drivers", "fleet"],
+            ["through the ACP driver", "`run -a`", "host in a second", "spawn", "ps"],
+        ),
+        (["workbench"], ["first frame", "a key", "10 entries", "workbench in a second"]),
+    ],
+    ids=lambda words: words[0],
+)
+def test_the_working_tree_is_compared_with_a_commit(
+    tmp_path: Path, parts: list[str], named: list[str]
+):
     if not is_writable_repository():
         pytest.skip("needs a git repository that may be written to")
     done = subprocess.run(
-        [sys.executable, "-m", "bench", "--tiny", "--against", "HEAD"],
+        [sys.executable, "-m", "bench", "--tiny", "--against", "HEAD", *parts],
         cwd=ROOT,
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C.UTF-8"},
         capture_output=True,
@@ -95,6 +112,6 @@ def test_the_working_tree_is_compared_with_a_commit(tmp_path: Path):
         timeout=58,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    for what in ("--version", "text reply", "read step", "shell step", "session/new"):
+    for what in named:
         assert done.stdout.count(what) >= 2
     assert "What got slower by more than 5 %" in done.stdout

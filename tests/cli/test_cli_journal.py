@@ -2,16 +2,19 @@ import asyncio
 import json
 import os
 import select
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from quarterdeck.journal import Journal
 from quarterdeck.wire.content import TextContent
-from quarterdeck.wire.events import MessageChunk
+from quarterdeck.wire.events import MessageChunk, SessionOpened, SessionSpawned
 from quarterdeck.wire.ids import MessageId, SessionId
+from quarterdeck.wire.session_options import SessionOptions
 
 SCRIPT = Path(sys.executable).parent / "quarterdeck"
 
@@ -67,7 +70,63 @@ def test_a_log_is_salvaged_into_a_new_one(run, log: Path, work: Path):
     assert "Traceback" not in again.stderr
 
 
-@pytest.mark.parametrize("command", [["check"], ["export"], ["search", "x"], ["salvage", "new"]])
+def test_tables_are_computed_anew(run, log: Path):
+    async def open_session() -> None:
+        async with Journal.open(log) as journal:
+            await journal.append(SessionId("ses_0"), SessionOpened(agent="native", cwd="/"))
+
+    def lose(table: str) -> None:
+        with closing(sqlite3.connect(log)) as database, database:
+            assert database.execute(f"DELETE FROM {table}").rowcount == 1
+
+    asyncio.run(open_session())
+    lose("sessions")
+    done = run("journal", "rebuild")
+    assert (done.returncode, done.stderr) == (0, "")
+    names = [line.removesuffix(": computed anew") for line in done.stdout.splitlines()]
+    assert names == ["sessions", "fleet", "inbox", "session_grants"]
+    lose("sessions")
+    assert run("journal", "rebuild", "sessions").stdout == "sessions: computed anew\n"
+    lose("sessions")
+    done = run("journal", "--file", str(log), "rebuild")
+    assert done.stdout == "sessions: computed anew\n"
+    lose("sessions")
+
+
+def test_a_table_that_is_not_there_is_named(run, log: Path):
+    done = run("journal", "rebuild", "inbox", "nothing", "больше")
+    assert done.returncode == 2
+    assert "no such table: nothing, больше; there are: sessions, fleet, inbox" in done.stderr
+
+
+def test_tables_of_a_log_in_use_are_not_touched(run, log: Path):
+    async def try_meanwhile() -> None:
+        async with Journal.open(log):
+            done = await asyncio.to_thread(run, "journal", "rebuild")
+            assert (done.returncode, done.stdout) == (1, "")
+            assert f"is being written by process {os.getpid()}" in done.stderr
+
+    asyncio.run(try_meanwhile())
+
+
+def test_what_cannot_be_computed_is_reported(run, log: Path):
+    async def write_entry() -> None:
+        async with Journal.open(log) as journal:
+            options = SessionOptions(agent="native", cwd="/")
+            await journal.append(SessionId("ses_0"), SessionSpawned(options=options, name="ann"))
+
+    asyncio.run(write_entry())
+    with closing(sqlite3.connect(log)) as database:
+        database.execute("CREATE VIEW fleet AS SELECT 1")
+    done = run("journal", "rebuild")
+    assert done.returncode == 1
+    assert "fleet" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [["check"], ["export"], ["search", "x"], ["rebuild"], ["salvage", "new"]]
+)
 def test_a_log_that_is_not_there_or_no_log_is_told(run, work: Path, command: list[str]):
     done = run("journal", *command)
     assert (done.returncode, done.stdout) == (1, "")

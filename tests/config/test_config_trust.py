@@ -6,6 +6,7 @@ import pytest
 
 from quarterdeck.config.errors import UnusablePlaceError, UnusableTrustError
 from quarterdeck.config.trust import TrustStore
+from quarterdeck.config.workspace import find_workspace
 from quarterdeck.wire.errors import NewerVersionError
 
 
@@ -132,3 +133,37 @@ def test_lists_of_both_versions_are_read(tmp_path: Path):
     assert TrustStore(path).is_unasked(Path("/b"))
     TrustStore(path).revoke(Path("/b"))
     assert '"v": 1' in path.read_text()  # what an older program can read, it can read
+
+
+def linked_worktree(tmp_path: Path) -> tuple[Path, Path]:
+    """A repository and a worktree of it, as git lays them out."""
+    project, worktree = tmp_path / "project", tmp_path / "elsewhere"
+    own = project / ".git" / "worktrees" / "w"
+    own.mkdir(parents=True)
+    worktree.mkdir()
+    (worktree / ".git").write_text(f"gitdir: {own}\n")
+    (own / "gitdir").write_text(f"{worktree}/.git\n")
+    (own / "commondir").write_text("../..\n")
+    return project, worktree
+
+
+def test_a_linked_worktree_belongs_to_the_project_of_its_repository(tmp_path: Path):
+    project, worktree = linked_worktree(tmp_path)
+    found = find_workspace(worktree)
+    assert (found.root, found.project) == (worktree, project)
+    assert find_workspace(project).project == project
+    (project / ".quarterdeck").mkdir()
+    (project / ".quarterdeck" / "config.local.toml").write_text("")
+    assert find_workspace(worktree).local_file == project / ".quarterdeck" / "config.local.toml"
+    (worktree / ".quarterdeck").mkdir()
+    (worktree / ".quarterdeck" / "config.local.toml").write_text("")
+    assert find_workspace(worktree).local_file == worktree / ".quarterdeck" / "config.local.toml"
+
+
+def test_a_directory_that_only_claims_to_be_a_worktree_belongs_to_itself(tmp_path: Path):
+    project, _ = linked_worktree(tmp_path)
+    liar = tmp_path / "liar"
+    liar.mkdir()
+    for named in (project / ".git" / "worktrees" / "w", project / ".git", tmp_path / "none"):
+        (liar / ".git").write_text(f"gitdir: {named}\n")
+        assert find_workspace(liar).project == liar

@@ -244,7 +244,7 @@ async def test_a_host_that_comes_back_learns_which_screen_was_used_last(
                 used.attach_screen(Played("used"), cwd=str(tmp_path))
             )
             await stack.enter_async_context(
-                unused.attach_screen(Played("unused"), cwd=str(tmp_path))
+                unused.attach_screen(Played("unused"), cwd=str(tmp_path), idle=60.0)
             )
         await one.active()  # nobody is there to be told
         async with FleetServer(fleet, stop=lambda: None).serve(socket):

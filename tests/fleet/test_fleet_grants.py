@@ -74,6 +74,19 @@ async def test_leave_for_the_session_that_is_taken_back_never_returns(tmp_path: 
         assert await is_asked(fleet)
 
 
+async def test_a_grant_whose_end_is_damaged_does_not_return(tmp_path: Path):
+    places = places_in(tmp_path / "home")
+    async with fleet_of(tmp_path / "home") as fleet:
+        grant = await allow(fleet, "session")
+        assert await fleet.revoke(grant.id, by="tablet-of-ada")
+    data = places.journal_file.read_bytes()
+    assert b"tablet-of-ada" in data
+    places.journal_file.write_bytes(data.replace(b"tablet-of-ada", b"tablet-of-adb"))
+    async with fleet_of(tmp_path / "home") as fleet:
+        await fleet.journal.rebuild("session_grants")
+        assert await fleet.grants() == []
+
+
 async def test_it_can_be_taken_back_while_the_agent_does_not_run(tmp_path: Path):
     async with fleet_of(tmp_path / "home") as fleet:
         grant = await allow(fleet, "session")

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from quarterdeck.agent.checkpoints.errors import NothingToUndoError
 from quarterdeck.drivers.errors import SteeringUnsupportedError
 from quarterdeck.fleet.agent_state import NEW_STATUS, AgentStatus, advance_status
 from quarterdeck.fleet.api import (
@@ -29,6 +30,7 @@ from quarterdeck.fleet.api import (
     WorkbenchRegistration,
 )
 from quarterdeck.fleet.attached_workbenches import AttachedWorkbenches
+from quarterdeck.fleet.checkpoints.api import TurnChanges, TurnInfo, UndoResult
 from quarterdeck.fleet.errors import (
     AgentNotReadyError,
     NameTakenError,
@@ -95,10 +97,14 @@ class FakeFleet:
         self.records: list[Record] = []
         self.infos: dict[SessionId, AgentInfo] = {}
         self.standings: dict[SessionId, AgentStatus] = {}
-        self.turns: dict[SessionId, TurnId] = {}
+        self.open_turns: dict[SessionId, TurnId] = {}
         self.open: dict[RequestId, InboxItem] = {}
         self.known: set[RequestId] = set()
         self.granted: dict[str, Grant] = {}
+        self.done_turns: list[TurnInfo] = []
+        """What every agent has done, for undo."""
+        self.moves: list[tuple[object, ...]] = []
+        """Each undo: its kind, turn, files, conversation, force."""
         self.changed = asyncio.Condition()
         self.spawn_gate = asyncio.Event()
         self.spawn_gate.set()
@@ -137,7 +143,7 @@ class FakeFleet:
             seq=len(self.records) + 1,
             time=self.clock(),
             session=session,
-            turn=self.turns.get(session),
+            turn=self.open_turns.get(session),
             event=event,
         )
         self.records.append(record)
@@ -225,7 +231,7 @@ class FakeFleet:
         queued = PromptQueued(content=content, message=message, origin=origin, sender=sender)
         await self.append(session, queued)
         await self.append(session, Prompted(content=content, message=message, origin=origin))
-        self.turns[session] = new_turn_id()
+        self.open_turns[session] = new_turn_id()
         await self.append(session, TurnStarted(prompt=message))
         assert isinstance(content[0], TextContent)
         await self._act(session, content[0].text)
@@ -242,7 +248,7 @@ class FakeFleet:
         session = self.find(agent)
         if self.infos[session].agent == "aider":
             raise SteeringUnsupportedError("aider", "pty")
-        if self.turns.get(session) is None:
+        if self.open_turns.get(session) is None:
             return SentMessage(message=await self.send(agent, content), steered=False)
         message = new_message_id()
         prompted = Prompted(
@@ -308,7 +314,7 @@ class FakeFleet:
 
     async def _end_turn(self, session: SessionId, stop: Any = "end_turn") -> None:
         await self.append(session, TurnEnded(stop=stop))
-        self.turns.pop(session, None)
+        self.open_turns.pop(session, None)
 
     async def edit(
         self, agent: str, message: MessageId, content: tuple[ContentBlock, ...] | None
@@ -319,7 +325,7 @@ class FakeFleet:
     async def interrupt(self, agent: str, *, keep_queue: bool = True) -> None:
         session = self.find(agent)
         await self._drop(session, "cancel")
-        if session in self.turns:
+        if session in self.open_turns:
             await self._end_turn(session, "cancelled")
 
     async def _drop(self, session: SessionId, kind: Any) -> None:
@@ -455,6 +461,57 @@ class FakeFleet:
         if self.infos[session].is_live:
             raise AgentNotReadyError(f"{agent!r} is live; end it first")
         del self.infos[session]
+
+    async def turns(self, agent: str) -> list[TurnInfo]:
+        self.find(agent)
+        return list(self.done_turns)
+
+    async def turn_changes(
+        self, agent: str, *, turn: str | None = None, lines: int = 400
+    ) -> TurnChanges:
+        self.find(agent)
+        return TurnChanges(summary=("M a.txt",), diff=("-one", "+two")[:lines])
+
+    async def undo(
+        self,
+        agent: str,
+        *,
+        turn: str | None = None,
+        files: bool = True,
+        conversation: bool = True,
+        force: bool = False,
+    ) -> UndoResult:
+        return self._move(agent, "undo", turn, files, conversation, force)
+
+    async def redo(self, agent: str, *, force: bool = False) -> UndoResult:
+        return self._move(agent, "redo", None, True, True, force)
+
+    async def rewind(
+        self,
+        agent: str,
+        turn: str,
+        *,
+        files: bool = True,
+        conversation: bool = True,
+        force: bool = False,
+    ) -> UndoResult:
+        return self._move(agent, "rewind", turn, files, conversation, force)
+
+    def _move(self, agent: str, kind: str, turn: str | None, *how: bool) -> UndoResult:
+        session = self.find(agent)
+        if not self.done_turns:
+            raise NothingToUndoError("no turn has run yet")
+        self.moves.append((kind, turn, *how))
+        last = self.done_turns[-1]
+        return UndoResult(
+            session=session,
+            name=self.infos[session].name,
+            action="redo" if kind == "redo" else "undo",
+            turn=last.turn,
+            number=last.number,
+            prompt=last.prompt,
+            restored=last.changed,
+        )
 
     async def grants(self) -> list[Grant]:
         return list(self.granted.values())

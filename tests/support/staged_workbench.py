@@ -74,7 +74,7 @@ class StagedFleet(LostFleet):
         )
         if prompt:
             message = MessageId(f"msg_{number}")
-            self.turns[session] = TurnId(f"turn_{number}")
+            self.open_turns[session] = TurnId(f"turn_{number}")
             await self.append(session, Prompted(content=(text(prompt),), message=message))
             await self.append(session, TurnStarted(prompt=message))
         return session

@@ -24,6 +24,8 @@ FIXTURES = Path(__file__).parent.parent / "fixtures" / "wire"
 GOLDEN = FIXTURES / "events-v2.jsonl"
 EARLIER = FIXTURES / "events-v1.jsonl"
 """Written before ``session_spawned`` had ``options``."""
+GROWN = {"checkpointed", "rewound", "redone"}
+"""Events that have got fields since; what was written before them keeps its bytes."""
 MEMBERS: tuple[type[msgspec.Struct], ...] = typing.get_args(Event)
 
 
@@ -59,7 +61,8 @@ def test_a_log_of_the_first_version_opens_with_every_event():
         event = decode_event(msgspec.json.encode(msgspec.json.decode(before)["event"]))
         assert event == record.event
         if tag != "session_spawned":
-            assert encode_record(record) == before == now
+            assert encode_record(record) == before
+            assert before == now or tag in GROWN
 
 
 def test_every_event_says_when_it_may_appear():

@@ -103,8 +103,21 @@ def test_a_prompt_that_was_not_taken_stands_before_what_was_typed_meanwhile(tmp_
     drafts = Drafts(tmp_path)
     drafts.begin_sending("ses_1", "first")
     drafts.put("ses_1", "second")
-    drafts.end_sending("ses_1", is_sent=False)
+    drafts.end_sending("ses_1", "first", is_sent=False)
     assert drafts.get("ses_1") == "first\nsecond"
+
+
+def test_of_two_prompts_on_their_way_only_the_one_that_was_taken_goes(tmp_path: Path):
+    drafts = Drafts(tmp_path)
+    drafts.begin_sending("ses_1", "first")
+    drafts.begin_sending("ses_1", "second")
+    drafts.end_sending("ses_1", "first", is_sent=True)
+    drafts.flush()
+    killed = Drafts(tmp_path)
+    killed.load()
+    assert killed.get("ses_1") == "second"
+    drafts.end_sending("ses_1", "second", is_sent=False)
+    assert drafts.get("ses_1") == "second"
 
 
 def test_a_key_of_a_draft_cannot_leave_its_directory(tmp_path: Path):

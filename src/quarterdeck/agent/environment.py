@@ -46,7 +46,7 @@ class SessionEnvironment(Struct, frozen=True, kw_only=True):
 
     cwd: str
     project: str
-    """The top of the repository, or the directory itself."""
+    """The top of the repository, or the directory itself; see ``Workspace.project``."""
     trusted: bool
     config: Config
     system_prompt: str
@@ -93,7 +93,7 @@ def _prepare(
     began: int | None,
 ) -> SessionEnvironment:
     workspace = find_workspace(Path(cwd))
-    trusted = TrustStore(places.trust_file).is_trusted(workspace.root)
+    trusted = TrustStore(places.trust_file).is_trusted(workspace.project)
     config = load_config(
         places, directory=Path(cwd), environ=environment, flags=flags, trusted=trusted
     )
@@ -113,7 +113,7 @@ def _prepare(
     )
     return SessionEnvironment(
         cwd=cwd,
-        project=str(workspace.root),
+        project=str(workspace.project),
         trusted=trusted,
         config=config,
         system_prompt=system_prompt(surroundings, tuple(gathered.found)),

@@ -1,4 +1,4 @@
-"""``quarterdeck journal``: check, salvage, search, export and prune the log."""
+"""``quarterdeck journal``: check, rebuild, salvage, search, export and prune the log."""
 
 import asyncio
 import os
@@ -266,6 +266,23 @@ def check(context: click.Context, as_json: bool) -> None:
         context.exit(1)
 
 
+@journal.command("rebuild")
+@click.argument("tables", nargs=-1, metavar="[TABLE]...")
+@click.pass_context
+def rebuild(context: click.Context, tables: tuple[str, ...]) -> None:
+    """Compute the tables of the log anew from its records; without TABLE, all of them.
+
+    The tables are the lists of sessions, agents, open requests and grants. Use this when a list
+    does not show what the log contains. Records are not changed. Nothing else may write the log
+    meanwhile: stop the host first.
+    """
+    failed = _run(_rebuild(context.obj, tables))
+    for name, reason in failed.items():
+        echo(escape_to_line(f"{name} cannot be computed and was disabled: {reason}"))
+    if failed:
+        context.exit(1)
+
+
 @journal.command("salvage")
 @click.argument("target", type=click.Path(path_type=Path))
 @click.pass_context
@@ -322,6 +339,25 @@ async def _check(path: Path) -> "CheckReport":
     except JournalCorruptError as error:
         # It cannot even be opened: that is what was asked for, not a failure of asking.
         return CheckReport(events=0, problems=(error.reason,), unreadable=(), orphans=())
+
+
+async def _rebuild(path: Path | None, tables: tuple[str, ...]) -> dict[str, str]:
+    from quarterdeck.fleet.sessions.retention import open_host_journal
+    from quarterdeck.journal import Journal
+
+    places = Places.find()
+    async with Journal.open(path or places.journal_file, write=False):
+        pass  # only that it is there: opening it for writing would make a new log
+    async with Journal.open(path) if path else open_host_journal(places) as log:
+        if unknown := [name for name in tables if name not in log.projections]:
+            known = ", ".join(log.projections)
+            raise click.UsageError(f"no such table: {', '.join(unknown)}; there are: {known}")
+        chosen = [name for name in log.projections if not tables or name in tables]
+        for name in chosen:
+            await log.rebuild(name)
+            if name not in log.failed_projections:
+                echo(f"{name}: computed anew")
+        return {name: why for name, why in log.failed_projections.items() if name in chosen}
 
 
 async def _salvage(source: Path, target: Path) -> "SalvageReport":

@@ -382,7 +382,7 @@ async def _add(
     if reason is not None and not yes:
         raise TooBroadRuleError(f"{text!r} was not added: {reason}; use --yes to add it")
     places = Places.find()
-    root = await asyncio.to_thread(lambda: find_workspace(Path(resolve_directory(place))).root)
+    root = await asyncio.to_thread(lambda: find_workspace(Path(resolve_directory(place))).project)
     kind = (await asyncio.to_thread(find_agent, agent, places)).name if agent else None
     now = read_wall_clock()
     grant = Grant(

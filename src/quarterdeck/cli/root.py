@@ -60,7 +60,17 @@ COMMANDS = {
         "Show which agents change what others change too.",
     ),
     "logs": LazyCommand("quarterdeck.cli.fleet.logs:logs", "Show the transcript of AGENT."),
+    "diff": LazyCommand("quarterdeck.cli.fleet.diff:diff", "Show what AGENT changed."),
+    "review": LazyCommand(
+        "quarterdeck.cli.fleet.review:review", "Comment on, accept or reject what AGENT changed."
+    ),
     "wait": LazyCommand("quarterdeck.cli.fleet.agent_control:wait", "Wait until agents are idle."),
+    "merge": LazyCommand(
+        "quarterdeck.cli.fleet.landing:merge", "Land the work of AGENT on a branch."
+    ),
+    "land": LazyCommand(
+        "quarterdeck.cli.fleet.landing:land", "Land several agents, each after its check."
+    ),
     "interrupt": LazyCommand(
         "quarterdeck.cli.fleet.agent_control:interrupt", "Interrupt the running turn of each agent."
     ),
@@ -73,6 +83,17 @@ COMMANDS = {
     "fork": LazyCommand("quarterdeck.cli.fleet.spawn:fork", "Start a copy of AGENT."),
     "rename": LazyCommand("quarterdeck.cli.fleet.agent_control:rename", "Rename AGENT."),
     "archive": LazyCommand("quarterdeck.cli.fleet.agent_control:archive", "Archive agents."),
+    "turns": LazyCommand("quarterdeck.cli.fleet.undo:turns", "List the turns of AGENT."),
+    "changes": LazyCommand(
+        "quarterdeck.cli.fleet.undo:changes", "Show what the turns of AGENT did to files."
+    ),
+    "undo": LazyCommand("quarterdeck.cli.fleet.undo:undo", "Undo one turn of AGENT."),
+    "redo": LazyCommand(
+        "quarterdeck.cli.fleet.undo:redo", "Revert the last undo or rewind of AGENT."
+    ),
+    "rewind": LazyCommand(
+        "quarterdeck.cli.fleet.undo:rewind", "Take AGENT back to the start of TURN."
+    ),
     "search": LazyCommand(
         "quarterdeck.cli.fleet.sessions:search",
         "Search the messages of agents and people.",

@@ -11,6 +11,7 @@ from msgspec import Meta, field
 
 from quarterdeck.wire.settings import Effort, PermissionMode, VendorWire
 from quarterdeck.wire.values import Value
+from quarterdeck.wire.worktrees import LandingMethod
 
 __all__ = [
     "ADDED_UP",
@@ -26,6 +27,7 @@ __all__ = [
     "HooksSettings",
     "HostSettings",
     "InstructionSettings",
+    "LandingSettings",
     "LimitSettings",
     "McpServerSettings",
     "McpSettings",
@@ -36,6 +38,7 @@ __all__ = [
     "Settings",
     "ToolSettings",
     "VendorSettings",
+    "WorktreeSettings",
 ]
 
 Occasion: TypeAlias = Literal["needed", "done", "failed", "conflict"]
@@ -50,6 +53,12 @@ Share: TypeAlias = Annotated[
 ]
 Minutes: TypeAlias = Annotated[float, Meta(ge=0, description="a number of minutes")]
 Delay: TypeAlias = Annotated[float, Meta(ge=0, description="a number of seconds")]
+Days: TypeAlias = Annotated[float, Meta(ge=0, description="a number of days")]
+Gigabytes: TypeAlias = Annotated[float, Meta(gt=0, description="a number of gigabytes above 0")]
+BranchPattern: TypeAlias = Annotated[
+    str,
+    Meta(pattern=r"^[^\s]*\{agent\}[^\s]*$", description="a name of a branch with {agent} in it"),
+]
 QuietHours: TypeAlias = Annotated[
     str,
     Meta(
@@ -191,13 +200,22 @@ class ContextSettings(Value, frozen=True, kw_only=True):
 
 
 class CheckpointSettings(Value, frozen=True, kw_only=True):
-    """Snapshots of files that our own agent changes, so that its turns can be undone."""
+    """Snapshots of files around turns, so that turns of every agent can be undone."""
 
     enabled: bool = True
     """Whether snapshots are taken."""
     patience: Seconds = 10.0
-    """How long a snapshot of a work tree may take; after that, only changes by file tools can be
-    undone in that turn."""
+    """How long a snapshot of a work tree may take; after that, only changes by the file tools of
+    our own agent can be undone in that turn."""
+    ignored: tuple[str, ...] = ()
+    """Patterns of ignored files that snapshots cover too, as in `.gitignore`: `[".env"]`."""
+    ignored_bytes: Count = 50_000_000
+    """How many bytes the files that `ignored` matches may have together; beyond that, no snapshot
+    is taken and a notice says so."""
+    plain_files: Count = 10_000
+    """How many files a directory outside of git may have; a larger one is not covered."""
+    plain_bytes: Count = 500_000_000
+    """How many bytes the files of a directory outside of git may have together."""
 
 
 class ChildSettings(Value, frozen=True, kw_only=True):
@@ -392,6 +410,65 @@ class NotificationSettings(Value, frozen=True, kw_only=True):
     """Hours of the day without notifications, such as ``22:00-07:00``."""
 
 
+class WorktreeSettings(Value, frozen=True, kw_only=True):
+    """Git worktrees of agents."""
+
+    default: bool = False
+    """Whether every new agent in a git repository gets a worktree of its own; ``--no-worktree`` and
+    ``--worktree`` override it."""
+    branch: BranchPattern = "quarterdeck/{agent}"
+    """The branch of a new worktree; ``{agent}`` stands for the name of the agent or the name that
+    you give to the worktree."""
+    place: str | None = None
+    """Directory for new worktrees; relative to the repository, or with ``~``. Unset: a directory
+    of Quarterdeck's own, outside the repository."""
+    include_ignored: tuple[str, ...] = ()
+    """Ignored files to copy into a new worktree, as patterns of ``.gitignore``, besides those that
+    the file ``.worktreeinclude`` of the repository lists."""
+    setup: tuple[str, ...] = ()
+    """Command lines for the shell that prepare a new worktree before the agent starts."""
+    teardown: tuple[str, ...] = ()
+    """Command lines for the shell that are run before a worktree is removed."""
+    timeout: Seconds = 600.0
+    """How long one of these commands may take."""
+    remove_after: tuple[Literal["merge", "archive"], ...] = ("merge", "archive")
+    """When a worktree without uncommitted work is removed by itself: after its changes were
+    merged, or after its agents were archived. An adopted worktree is never removed."""
+    keep_days: Days = 7.0
+    """How many days such a worktree stays after its last use."""
+    keep_size: Gigabytes | None = None
+    """If all worktrees together are larger than this many gigabytes, those that may be removed go
+    earlier, the longest unused first. Unset: no limit."""
+    trash_days: Days = 30.0
+    """How many days a discarded worktree can be restored."""
+    trash_ignored: bool = False
+    """Whether a discarded worktree keeps all its ignored files, such as build output, and not only
+    those that were copied into it and changed."""
+
+
+class LandingSettings(Value, frozen=True, kw_only=True):
+    """How the work of agents is landed. See ``docs/landing.md``."""
+
+    method: LandingMethod = "squash"
+    """One commit (``squash``), a merge commit with the agent's commits (``merge``), or the agent's
+    commits on top of the branch (``rebase``)."""
+    check: str | None = None
+    """A command line for the shell that must succeed before work is landed, such as ``make test``.
+    It runs in a temporary worktree with the result. Unset: no check."""
+    check_timeout: Seconds = 1800.0
+    """How long the check may take before it is ended and counts as failed."""
+    batch: bool = False
+    """Whether a queue checks all agents together first; if that fails, it searches for the agent
+    whose work fails and lands the others."""
+    on_failure: Literal["hand-back", "report"] = "hand-back"
+    """What a queue does with work that conflicts or fails the check: send it to its agent as a
+    prompt, or only report it."""
+    worktree: Literal["keep", "remove"] = "keep"
+    """What happens to the agent's worktree after its work has landed."""
+    branch: Literal["keep", "delete"] = "keep"
+    """What happens to the agent's branch when its worktree is removed after a landing."""
+
+
 class Settings(Value, frozen=True, kw_only=True):
     """All settings, complete and checked."""
 
@@ -410,7 +487,7 @@ class Settings(Value, frozen=True, kw_only=True):
     context: ContextSettings = ContextSettings()
     """How our own agent keeps a conversation within the model's context window."""
     checkpoints: CheckpointSettings = CheckpointSettings()
-    """Snapshots of files that our own agent changes."""
+    """Snapshots of files around turns of agents."""
     children: ChildSettings = ChildSettings()
     """Agents that our own agent starts."""
     permissions: PermissionSettings = PermissionSettings()
@@ -427,7 +504,11 @@ class Settings(Value, frozen=True, kw_only=True):
     """Programs and functions that are run at points of a session of our own agent."""
     instructions: InstructionSettings = InstructionSettings()
     """Project instructions for the model."""
+    landing: LandingSettings = LandingSettings()
+    """How the work of agents is landed."""
     host: HostSettings = HostSettings()
     """The process that owns the agents."""
     notifications: NotificationSettings = NotificationSettings()
     """How you are notified that an agent needs you, is done or failed."""
+    worktrees: WorktreeSettings = WorktreeSettings()
+    """Git worktrees of agents."""

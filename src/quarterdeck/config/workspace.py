@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from quarterdeck.wire.git_link import read_git_link
+
 __all__ = ["FOLDER", "Workspace", "find_workspace"]
 
 FOLDER = ".quarterdeck"
@@ -13,8 +15,10 @@ class Workspace:
     """A project on disk."""
 
     root: Path
-    """The top of the git repository, or the directory itself where there is none. This is what
-    a person trusts."""
+    """The top of the git repository, or the directory itself where there is none."""
+    project: Path
+    """What a person trusts and grants permissions for: the root, or for a linked git worktree the
+    main checkout of its repository."""
     folder: Path | None
     """The nearest ``.quarterdeck`` directory with settings, from the directory up to the root."""
 
@@ -25,8 +29,15 @@ class Workspace:
 
     @property
     def local_file(self) -> Path | None:
-        """Settings for this checkout alone; not for version control."""
-        return self.folder / "config.local.toml" if self.folder else None
+        """Settings for this checkout alone; not for version control.
+
+        A linked worktree without any has those of the main checkout.
+        """
+        own = self.folder / "config.local.toml" if self.folder else None
+        if self.project == self.root or (own is not None and _exists(own)):
+            return own
+        theirs = self.project / FOLDER / "config.local.toml"
+        return theirs if _exists(theirs) else own
 
 
 def find_workspace(directory: Path) -> Workspace:
@@ -41,8 +52,14 @@ def find_workspace(directory: Path) -> Workspace:
     for place in chain[: chain.index(root) + 1]:
         folder = place / FOLDER
         if _exists(folder / "config.toml") or _exists(folder / "config.local.toml"):
-            return Workspace(root=root, folder=folder)
-    return Workspace(root=root, folder=None)
+            return Workspace(root=root, project=_project(root), folder=folder)
+    return Workspace(root=root, project=_project(root), folder=None)
+
+
+def _project(root: Path) -> Path:
+    link = read_git_link(str(root))
+    checkout = link.checkout if link is not None else None
+    return Path(checkout) if checkout is not None else root
 
 
 def _exists(path: Path) -> bool:

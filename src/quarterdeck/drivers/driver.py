@@ -68,6 +68,8 @@ class Capabilities:
     """Takes a message while a turn runs, and reads it in that turn."""
     resumes: bool = False
     forks: bool = False
+    rewinds: bool = False
+    """Takes its last turns out of its own conversation."""
     lists: bool = False
     sets_mode: bool = False
     sets_model: bool = False
@@ -223,6 +225,16 @@ class DriverSession(Protocol):
 
     async def interrupt(self) -> None:
         """End the running turn as cancelled, if there is one; returns when it has ended."""
+        ...
+
+    async def rewind(self, turns: int) -> None:
+        """Take the last turns out of the agent's conversation; files stay as they are.
+
+        Raises:
+            UnsupportedError: it cannot, or not so many.
+            LinkBusyError: a turn is running.
+            LinkClosedError, LinkEndedError, LinkBrokenError: the session is over.
+        """
         ...
 
     async def set_mode(self, mode: str) -> None:

@@ -7,7 +7,7 @@ events; a permission may wait in a task of its own.
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from quarterdeck.policy.modes import NO_SANDBOX, Containment, SandboxState
 from quarterdeck.wire.content import ContentBlock
@@ -34,6 +34,7 @@ __all__ = [
     "FixedSettings",
     "LinkHost",
     "PermissionVerdict",
+    "RewindableLink",
     "ServedCall",
     "StartedAgent",
     "TurnOutcome",
@@ -229,6 +230,20 @@ class AgentLink(Protocol):
         """End every process of the agent, if any was started; may be called at any time, again.
 
         None: there was no process whose end would say something.
+        """
+        ...
+
+
+@runtime_checkable
+class RewindableLink(Protocol):
+    """A link whose ``capabilities.rewinds`` is set."""
+
+    async def rewind(self, turns: int) -> None:
+        """Take the last turns out of the agent's conversation; between turns.
+
+        Raises:
+            UnsupportedError: it cannot go back so far.
+            LinkError: the agent is gone.
         """
         ...
 

@@ -317,7 +317,7 @@ def _surroundings(agent: str, opening: DriverSessionOptions, session: SessionId)
         cwd=opening.options.cwd,
         roots=(opening.options.cwd, *opening.options.roots),
         home=home,
-        project=str(find_workspace(Path(opening.options.cwd)).root),
+        project=str(find_workspace(Path(opening.options.cwd)).project),
         session=session,
         agent=agent,
     )

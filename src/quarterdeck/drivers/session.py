@@ -15,6 +15,7 @@ from quarterdeck.policy.modes import Containment
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import (
     LinkBrokenError,
+    LinkBusyError,
     LinkClosedError,
     LinkEndedError,
     LinkError,
@@ -56,7 +57,7 @@ from .errors import (
     UnenforceableError,
     UnsupportedError,
 )
-from .link import AgentExit, AgentLink, PermissionVerdict, ServedCall
+from .link import AgentExit, AgentLink, PermissionVerdict, RewindableLink, ServedCall
 from .permissions import UnusedPermissions, call_of, own_options, verdict_of
 from .tool_call_normalizer import ToolCallNormalizer
 from .turn import DriverTurn
@@ -72,10 +73,7 @@ T = TypeVar("T")
 
 
 class LinkSession:
-    """One conversation with one agent, over whatever link; see ``driver.Session``.
-
-    Made by ``opening.open_session``.
-    """
+    """One conversation with one agent, over whatever link; made by ``open_session``."""
 
     def __init__(
         self,
@@ -385,6 +383,11 @@ class LinkSession:
         if self._turn is not None:
             await self._turn.interrupt()
 
+    async def rewind(self, turns: int) -> None:
+        """Take the last turns out of the agent's conversation; see ``driver.DriverSession``."""
+        self._need(self.capabilities.rewinds, "go back in its conversation")
+        await _rewind(self._alive(), turns, self._turns)
+
     async def set_mode(self, mode: str) -> None:
         """Change the agent's own mode."""
         link = self._alive()
@@ -467,6 +470,15 @@ class LinkSession:
     def _need(self, ability: bool, what: str) -> None:
         if not ability:
             raise UnsupportedError(self.agent, self.transport, what)
+
+
+async def _rewind(link: AgentLink, turns: int, running: asyncio.Lock) -> None:
+    """Raises LinkBusyError while a turn runs."""
+    if running.locked():
+        raise LinkBusyError("a turn is running; interrupt it first")
+    assert isinstance(link, RewindableLink)
+    async with running:
+        await link.rewind(turns)
 
 
 def _check(link: AgentLink | None, agent: str, content: Sequence[ContentBlock]) -> None:

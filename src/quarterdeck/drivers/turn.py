@@ -63,6 +63,8 @@ class DriverTurn:
         self._answered = answered
         self._running: asyncio.Task[TurnOutcome] | None = None
         self._is_asked = False
+        self._began = asyncio.Event()
+        """Set when the agent has the prompt, or will not get it."""
         self._steering = asyncio.Lock()
         self._over = asyncio.Event()
         self._overdue: str | None = None
@@ -93,11 +95,13 @@ class DriverTurn:
             self._running = start_task(self._ask(prompted.content), name=self.id)
             return await self._settle(self._running)
         finally:
+            self._began.set()
             self._over.set()
 
     async def steer(self, prompted: Prompted) -> bool:
         """Give it a further message; False: it does not take one any more."""
         async with self._steering:  # the log has messages in the order in which they were sent
+            await self._began.wait()
             if not self._is_asked or self.is_interrupted:
                 return False
             if self._running is None or self._running.done():
@@ -145,6 +149,7 @@ class DriverTurn:
         if self.is_interrupted:  # before this task came to run
             return TurnOutcome(stop="cancelled")
         self._is_asked = True
+        self._began.set()
         return await self._link.prompt(content)
 
     async def _stop(self) -> None:
@@ -185,6 +190,7 @@ class DriverTurn:
         return await self._end(_outcome(running))
 
     async def _end(self, outcome: TurnOutcome) -> TurnEnded:
+        self._began.set()
         self._running = None
         stop, reason = outcome.stop, outcome.reason
         if self.is_interrupted:

@@ -14,12 +14,14 @@ from quarterdeck.drivers.driver import ClosedAs, DriverSession, DriverSessionOpt
 from quarterdeck.journal import JournalError
 from quarterdeck.policy.foreign_calls import CallContext
 from quarterdeck.policy.gate import Gate
+from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import LinkError, QuarterdeckError
 from quarterdeck.wire.events import Event, NoticePosted, SessionEnded, SessionSpawned
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
-from quarterdeck.wire.tasks import start_task
+from quarterdeck.wire.tasks import run_beside, start_task
 
 from .api import QueuedPrompt
+from .checkpoints.service import CheckpointService
 from .live_index import LiveIndex
 from .log_writer import LogWriter
 from .prompt_queue import PromptQueues
@@ -87,6 +89,7 @@ class AgentRunner:
         current: LiveIndex,
         notes: LogWriter,
         queues: PromptQueues,
+        checkpoints: CheckpointService,
     ) -> None:
         self.id = start.session
         self.session: DriverSession | None = None
@@ -98,11 +101,18 @@ class AgentRunner:
         self._current = current
         self._notes = notes
         self._queues = queues
+        self._turns = checkpoints.attach(
+            lambda: current.get(start.session), start.around, self._write
+        )
         self._fate: _Fate | None = None
         self._ending = asyncio.Event()
         self._killing = asyncio.Event()
         self._busy: asyncio.Event | None = None
         """Set when the prompt that has been taken is done with; None when there is none."""
+        self._is_sent = False
+        """The prompt that has been taken is the session's by now."""
+        self._is_withdrawn = False
+        """It shall not be sent."""
         self._failure: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -110,6 +120,11 @@ class AgentRunner:
     def gate(self) -> Gate:
         """Where its requests are answered, also those of its start."""
         return self.session.gate if self.session is not None else self._start.gate
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a prompt has been taken that is not done with."""
+        return self._busy is not None
 
     @property
     def is_ending(self) -> bool:
@@ -150,14 +165,19 @@ class AgentRunner:
         busy = self._busy
         if self.session is None or busy is None:
             return
-        await self.session.interrupt()
+        if self._is_sent:
+            await self.session.interrupt()
+        else:
+            self._is_withdrawn = True
         await busy.wait()
 
     # The task
 
     async def _run(self) -> None:
         try:
-            self.session = await self._open()
+            await self._turns.open()
+            async with run_beside(self._turns.warm(), name=f"first snapshot of {self.id}"):
+                self.session = await self._open()
             if self.session is not None:
                 await self._live(self.session)
         except Exception as error:
@@ -214,12 +234,8 @@ class AgentRunner:
             self._busy = asyncio.Event()
             reason: str | None = None
             try:
-                await session.prompt(
-                    queued.content,
-                    origin=queued.origin,
-                    sender=queued.sender,
-                    message=queued.message,
-                )
+                async with self._turns.run(queued.content) as content:
+                    await self._prompt(session, queued, content)
                 reason = "interrupted before it was sent"
             except LinkError:
                 # It is over: what waits may be sent when it is resumed.
@@ -234,6 +250,17 @@ class AgentRunner:
                 await self._queues.release(self.id, reason)
                 self._busy.set()
                 self._busy = None
+                self._is_sent = self._is_withdrawn = False
+
+    async def _prompt(
+        self, session: DriverSession, queued: QueuedPrompt, content: tuple[ContentBlock, ...]
+    ) -> None:
+        if self._is_withdrawn:
+            return
+        self._is_sent = True
+        await session.prompt(
+            content, origin=queued.origin, sender=queued.sender, message=queued.message
+        )
 
     async def _tell_failure(self, serving: "asyncio.Task[None]") -> None:
         error = serving.exception() if not serving.cancelled() else None
@@ -265,6 +292,11 @@ class AgentRunner:
         return SessionEnded(how="broken", reason=reason, **details)
 
     async def _sink(
+        self, event: Event, *, turn: TurnId | None = None, parent: ToolCallId | None = None
+    ) -> None:
+        await self._turns.take(event, turn=turn, parent=parent)
+
+    async def _write(
         self, event: Event, *, turn: TurnId | None = None, parent: ToolCallId | None = None
     ) -> None:
         await self._notes.take(self.id, event, turn=turn, parent=parent)

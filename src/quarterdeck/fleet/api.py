@@ -1,6 +1,6 @@
 """The fleet's API: agents, inbox, terminals; the same methods in process and over a socket.
 
-Each method is declared once, here or in the ``api`` of a part such as ``worktrees``. One that is
+Each method is declared once, here or in the ``api`` of a part such as ``checkpoints``. One that is
 marked with ``fleet_method`` is a request of the same name on the socket (``fleet/spawn``), with the
 parameters and the result of its signature: they are what msgspec can write and read. The few
 without a mark have a form of their own there, see ``fleet.host.methods``.
@@ -25,8 +25,11 @@ from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
 from quarterdeck.wire.worktrees import ChangeCounts, ConflictFile, Worktree
 
 from .agent_state import AgentStateName
+from .checkpoints.api import FleetCheckpoints
+from .landing.api import FleetLandings
 from .method import fleet_method
 from .radar.api import FleetRadar
+from .review.api import FleetReviews
 
 __all__ = [
     "TERMINAL_VARIABLE",
@@ -293,7 +296,7 @@ class WorkbenchRegistration(Protocol):
         ...
 
 
-class Fleet(FleetTerminals, FleetRadar, Protocol):
+class Fleet(FleetTerminals, FleetCheckpoints, FleetReviews, FleetLandings, FleetRadar, Protocol):
     """Many agents, and terminals beside them."""
 
     @fleet_method(changes=True)

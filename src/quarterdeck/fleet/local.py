@@ -14,6 +14,7 @@ from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal
 from quarterdeck.policy.gate import Gate
 from quarterdeck.wire.clock import WallClock
+from quarterdeck.wire.content import text
 from quarterdeck.wire.events import SessionEnded
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.tasks import BackgroundTasks, run_beside, run_to_end, start_task
@@ -23,10 +24,14 @@ from .agent_entry import AgentEntry
 from .agent_runner import SessionOpener
 from .api import FleetStatus, ImportedSession, InboxItem, TerminalInfo
 from .attached_workbenches import AttachedWorkbenches
+from .checkpoints.service import CheckpointService
 from .inbox import Inbox
+from .landing.service import LandingService
+from .landing.worker import LandingContext
 from .live_index import FleetReader, LiveIndex
 from .log_writer import LogWriter
 from .mcp.orchestration import Orchestration
+from .mcp.transcript import last_words
 from .names import looks_like_id
 from .permissions.grants import FleetGrants, GrantsProjection
 from .permissions.session_gate import open_grants
@@ -34,6 +39,10 @@ from .projections import InboxProjection, RosterProjection, load_started
 from .prompt_queue import PromptQueues
 from .radar.noted_conflicts import NotedConflictsProjection
 from .radar.service import ConflictRadar
+from .review.changes import ChangeReader
+from .review.comment_service import CommentService
+from .review.service import ReviewService
+from .review.source import ReviewSource
 from .session_factory import AgentOpener, SessionFactory
 from .sessions.importer import SessionImporter
 from .supervisor import FleetLimits, Supervisor
@@ -92,6 +101,7 @@ class LocalFleet:
         starting: SessionFactory,
         opener: SessionOpener,
         bounds: FleetLimits,
+        places: Places,
     ) -> None:
         self.journal = journal
         """The log; its records may be read and followed by anybody."""
@@ -108,7 +118,18 @@ class LocalFleet:
             bounds.reach,
         )
         opener = self._tools.wrap_opener(opener)
-        self._crew = Supervisor(journal, current, self._notes, queues, opener, bounds)
+        self._checkpoints = CheckpointService(
+            places,
+            starting.environment,
+            journal,
+            current,
+            self._notes,
+            lambda session: self._crew.get(session),
+            self._work,
+        )
+        self._crew = Supervisor(
+            journal, current, self._notes, queues, opener, bounds, self._checkpoints
+        )
         current.takes_images = self._crew.takes_images
         self._importing = SessionImporter(journal, current, self._notes, self._crew)
         self._inbox = Inbox(journal, current, self._crew.gate)
@@ -129,6 +150,10 @@ class LocalFleet:
             AgentControl(current, self._notes, queues, self._crew, self._work),
         )
         self._expose_inbox_and_terminals()
+        changes = ChangeReader(starting.state, snapshots)
+        self._expose_reviews(ReviewSource(journal, current, self._notes, changes, self._work))
+        self._landing = LandingService(self._landing_context(starting), self._work)
+        self._expose_landings()
 
     def _expose_agents(
         self, reader: FleetReader, lifecycle: AgentLifecycle, control: AgentControl
@@ -161,12 +186,62 @@ class LocalFleet:
         self.conflicts = self._radar.conflicts
         self.attach_screen = self._screens.attach
 
+        self.turns = self._checkpoints.turns
+        self.turn_changes = self._checkpoints.turn_changes
+        self.undo = self._checkpoints.undo
+        self.redo = self._checkpoints.redo
+        self.rewind = self._checkpoints.rewind
+
         self.open_terminal = self._terminals.open
         self.watch_terminal = self._terminals.watch
         self.write_terminal = self._terminals.write
         self.paste_terminal = self._terminals.paste
         self.resize_terminal = self._terminals.resize
         self.close_terminal = self._terminals.close
+
+    def _expose_reviews(self, source: ReviewSource) -> None:
+        reviews = ReviewService(source)
+        self.changes = reviews.changes
+        self.patch = reviews.patch
+        self.patch_text = reviews.patch_text
+        self.mark_files = reviews.mark_files
+        self.accept_changes = reviews.accept_changes
+        self.reject_changes = reviews.reject_changes
+        self.undo_review = reviews.undo_review
+
+        comments = CommentService(source, self.send)
+        self.comments = comments.comments
+        self.comment = comments.comment
+        self.edit_comment = comments.edit_comment
+        self.drop_comment = comments.drop_comment
+        self.resolve_comments = comments.resolve_comments
+        self.send_comments = comments.send_comments
+
+    def _landing_context(self, starting: SessionFactory) -> LandingContext:
+        return LandingContext(
+            journal=self.journal,
+            current=self._current,
+            notes=self._notes,
+            directory=starting.places.state / "landing",
+            load_settings=starting.load_landing_settings,
+            read_last_words=lambda session, most: last_words(self, session, most),
+            deliver=self._deliver,
+        )
+
+    def _expose_landings(self) -> None:
+        self.preview_landing = self._landing.preview_landing
+        self.land = self._landing.land
+        self.queue_landings = self._landing.queue_landings
+        self.landings = self._landing.landings
+        self.wait_landing = self._landing.wait_landing
+        self.cancel_landing = self._landing.cancel_landing
+        self.draft_pull_request = self._landing.draft_pull_request
+
+    async def _deliver(self, agent: str, words: str) -> None:
+        """Give an agent a prompt, resuming it if need be."""
+        if not (await self._current.find(agent)).is_started:
+            await self.resume(agent)
+        await self.send(agent, (text(words),))
 
     @classmethod
     @asynccontextmanager
@@ -204,8 +279,9 @@ class LocalFleet:
             await current.load()
             starting = SessionFactory(places, environment, journal, grants)
             opener = open_session or AgentOpener(places, environment, journal)
-            fleet = cls(journal, current, starting, opener, bounds)
+            fleet = cls(journal, current, starting, opener, bounds, places)
             async with fleet._running():
+                await fleet._landing.recover()
                 if resume_running:
                     await fleet._resume_all(recovered)
                 yield fleet
@@ -217,6 +293,8 @@ class LocalFleet:
             run_beside(self._radar.run(), name="fleet: radar"),
         ):
             try:
+                # Before agents work on: what changes from here on is theirs.
+                self._work.start(self._checkpoints.recover(), name="fleet: recover checkpoints")
                 yield
             finally:
                 # Also when it is cancelled while stopping: no process of an agent may be left.
@@ -228,11 +306,13 @@ class LocalFleet:
 
     async def _stop(self) -> None:
         closing = start_task(self._terminals.stop(), name="fleet: stop terminals")
+        await self._landing.close()
         try:
             await self._crew.stop(_STOPPED)
         finally:
             await closing
         await self._work.wait()
+        await self._checkpoints.settle()
         await self._tools.close()
 
     async def _resume_all(self, sessions: Sequence[SessionId]) -> None:

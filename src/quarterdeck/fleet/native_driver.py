@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from quarterdeck.agent.checkpoints.service import Checkpoints
 from quarterdeck.agent.config_options import EFFORTS
 from quarterdeck.agent.native import SUPPORTED_OPTIONS, NativeAgent, NativeSessionOptions
 from quarterdeck.agent.session import Session as AgentSession
@@ -198,6 +199,15 @@ class NativeSession:
     async def interrupt(self) -> None:
         """End the running turn as cancelled, if there is one."""
         await self._session.cancel()
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """What its turns did to files, and the ways back."""
+        return self._session.checkpoints
+
+    async def rewind(self, turns: int) -> None:
+        """Raises UnsupportedError: files and conversation go back together, by ``checkpoints``."""
+        raise UnsupportedError(NATIVE, _TRANSPORT, "go back in its conversation alone")
 
     async def set_mode(self, mode: str) -> None:
         """Change the mode; its own modes are ours. Raises UnknownModeError."""

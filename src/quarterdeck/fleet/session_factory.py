@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from quarterdeck.config.loader import load_config
 from quarterdeck.config.places import Places
+from quarterdeck.config.schema import LandingSettings
+from quarterdeck.config.trust import TrustStore
+from quarterdeck.config.workspace import find_workspace
 from quarterdeck.drivers.agent_description import Agent
 from quarterdeck.drivers.catalogue import find_agent
 from quarterdeck.drivers.driver import DriverSession, DriverSessionOptions, EventSink
@@ -83,6 +87,7 @@ class SessionFactory:
         self._places = places
         self.state = places.state
         """Our own directory."""
+        self.places = places
         self.environment = environment
         """The host's own."""
         self._journal = journal
@@ -93,7 +98,16 @@ class SessionFactory:
         """What the agent's file says. Touches the disk. Raises UnknownAgentError,
         BadAgentFileError.
         """
-        return find_agent(agent, self._places)
+        return find_agent(agent, self.places)
+
+    def load_landing_settings(self, directory: str) -> LandingSettings:
+        """How work is landed in a directory; a project's own settings count if it is trusted.
+        Touches the disk. Raises ConfigError.
+        """
+        path = Path(directory)
+        trusted = TrustStore(self.places.trust_file).is_trusted(find_workspace(path).project)
+        config = load_config(self.places, directory=path, environ=self.environment, trusted=trusted)
+        return config.settings.landing
 
     async def new(self, wish: SpawnOptions, session: SessionId) -> AgentStart:
         """A start for a wish; its name is not settled yet.
@@ -166,7 +180,7 @@ class SessionFactory:
     ) -> AgentStart:
         """A start with these options, which have values that the wish for the log does not."""
         gate, around = await make_gate(
-            self._places,
+            self.places,
             self.environment,
             options.cwd,
             mode=parse_mode(options.mode) if options.mode is not None else None,

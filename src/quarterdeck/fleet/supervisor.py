@@ -23,6 +23,7 @@ from quarterdeck.wire.ids import SessionId
 from .agent_entry import AgentEntry
 from .agent_runner import AgentRunner, AgentStart, SessionOpener
 from .api import QueuedPrompt
+from .checkpoints.service import CheckpointService
 from .errors import AgentNotReadyError, FleetLimitError, NameTakenError
 from .live_index import LiveIndex
 from .log_writer import LogWriter
@@ -58,7 +59,9 @@ class Supervisor:
         queues: PromptQueues,
         opener: SessionOpener,
         bounds: FleetLimits,
+        checkpoints: CheckpointService,
     ) -> None:
+        self._checkpoints = checkpoints
         self._journal = journal
         self._current = current
         self._notes = notes
@@ -148,6 +151,7 @@ class Supervisor:
             current=self._current,
             notes=self._notes,
             queues=self._queues,
+            checkpoints=self._checkpoints,
         )
         self._members[member.id] = member
         try:
@@ -223,6 +227,7 @@ class Supervisor:
                 await last.over()
             await delete_with_sub_agents(self._journal, session)
             self._current.forget(session)
+            await self._checkpoints.delete(session)
         finally:
             self._leaving.discard(session)
 

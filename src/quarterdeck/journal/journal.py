@@ -183,6 +183,11 @@ class Journal(ReadableJournal):
         return self._appender and self._appender.stall
 
     @property
+    def projections(self) -> tuple[str, ...]:
+        """The names of the registered projections; none where the log was opened read-only."""
+        return self._writer.projections if self._writer is not None else ()
+
+    @property
     def failed_projections(self) -> dict[str, str]:
         """Projections that raised and were set aside, with what they raised."""
         return self._writer.failed if self._writer is not None else {}

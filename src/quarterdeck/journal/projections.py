@@ -81,6 +81,11 @@ class Projections:
         self.failed: dict[str, str] = {}
         """Projections set aside, and why."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that are registered, also those set aside."""
+        return tuple(self._all)
+
     def prepare(self, connection: sqlite3.Connection) -> None:
         """Make missing tables, remake those of another version, note who is left out."""
         with transaction(connection):

@@ -181,6 +181,11 @@ class JournalWriter:
         """Projections that are set aside, and why."""
         return dict(self._projections.failed)
 
+    @property
+    def projections(self) -> tuple[str, ...]:
+        """The names of the registered projections."""
+        return self._projections.names
+
     async def start(self) -> int:
         """Open the log and catch up its projections; returns the last sequence number.
 

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -32,6 +32,9 @@ from quarterdeck.system.paths import Roots
 from quarterdeck.system.process_guard import ProcessGuard
 from quarterdeck.system.seccomp import has_seccomp, seccomp_program
 from quarterdeck.system.spawn import Confinement, open_data
+
+if TYPE_CHECKING:
+    from quarterdeck.system.git.linked_directory import LinkedDirectory
 
 __all__ = [
     "SANDBOX_VARIABLE",
@@ -325,16 +328,20 @@ class SandboxedTerminals:
             return SandboxProfile(
                 scratch=self._scratch, sealed=True, readable=(*shown, *roots), hidden=hidden
             )
-        kept = self._kept(roots)
+        kept, linked = self._kept(roots), _find_linked(roots)
         return SandboxProfile(
             writable=(
                 *roots,
+                *(path for each in linked for path in each.writable),
                 *map(os.path.realpath, self._writable),
                 *(path for path, changes in kept if changes),
             ),
             scratch=self._scratch,
             network=self._network,
-            read_only=tuple(path for path, changes in kept if not changes),
+            read_only=(
+                *(path for path, changes in kept if not changes),
+                *(path for each in linked for path in each.read_only),
+            ),
             readable=shown,
             hidden=hidden,
         )
@@ -344,6 +351,13 @@ class SandboxedTerminals:
             return []
         self._placeholders.update(filter(None, map(bubblewrap.make_settings_folder, roots)))
         return [each for root in roots for each in bubblewrap.protected_paths(root)]
+
+
+def _find_linked(roots: Iterable[str]) -> "list[LinkedDirectory]":
+    """Where git writes for those roots that are linked worktrees: who works there may commit."""
+    from quarterdeck.system.git.linked_directory import find_linked_directory
+
+    return [found for root in roots if (found := find_linked_directory(root)) is not None]
 
 
 class SandboxedSystem:

@@ -48,6 +48,7 @@ from .session_events import (
     SessionOpened,
     SessionResumed,
     SessionSpawned,
+    SharedFile,
 )
 from .settings import PlanEntry
 from .tool_calls import ToolCallContent, ToolCallEnd, ToolCallLocation, ToolCallStatus, ToolKind
@@ -120,6 +121,7 @@ __all__ = [
     "SessionResumed",
     "SessionSpawned",
     "Severity",
+    "SharedFile",
     "StopReason",
     "TerminalExited",
     "TerminalOutput",

@@ -51,6 +51,7 @@ __all__ = [
     "SessionOpened",
     "SessionResumed",
     "SessionSpawned",
+    "SharedFile",
 ]
 
 GoalEnd: TypeAlias = Literal["reached", "limit", "stuck", "refused"]
@@ -237,6 +238,15 @@ class SessionEnded(Value, frozen=True, kw_only=True, tag_field="type", tag="sess
     """The last lines of the agent's stderr, secrets masked."""
 
 
+class SharedFile(Value, frozen=True, kw_only=True):
+    """A file that changed while several agents worked, and nothing says which of them did it."""
+
+    path: str
+    """For people."""
+    agents: tuple[str, ...]
+    """The names of the others."""
+
+
 class Checkpointed(Value, frozen=True, kw_only=True, tag_field="type", tag="checkpointed"):
     """A turn changed files and can be undone; at most once a turn, before its end or later."""
 
@@ -251,6 +261,8 @@ class Checkpointed(Value, frozen=True, kw_only=True, tag_field="type", tag="chec
     """Some of the files, for people."""
     uncovered: tuple[str, ...] = ()
     """What cannot be brought back, for people."""
+    shared: tuple[SharedFile, ...] = ()
+    """Some of the files that other agents may have changed at the same time."""
 
 
 class Rewound(Value, frozen=True, kw_only=True, tag_field="type", tag="rewound"):
@@ -269,6 +281,10 @@ class Rewound(Value, frozen=True, kw_only=True, tag_field="type", tag="rewound")
     """Files that could not be brought back and are as they were."""
     forced: bool = False
     """Files that somebody had changed since were overwritten."""
+    merged: tuple[str, ...] = ()
+    """Files in which later changes by others stay."""
+    reasons: tuple[str, ...] = ()
+    """Why, for each of ``kept``; empty: they are not stored."""
 
 
 class Redone(Value, frozen=True, kw_only=True, tag_field="type", tag="redone"):
@@ -279,6 +295,8 @@ class Redone(Value, frozen=True, kw_only=True, tag_field="type", tag="redone"):
     changed: int = 0
     kept: tuple[str, ...] = ()
     forced: bool = False
+    merged: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
 
 
 CompactionStatus: TypeAlias = Literal["in_progress", "completed", "failed", "cancelled"]

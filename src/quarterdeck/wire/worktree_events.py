@@ -111,12 +111,12 @@ class ReviewCommented(Value, frozen=True, kw_only=True, tag_field="type", tag="r
 
 
 class ReviewMarked(Value, frozen=True, kw_only=True, tag_field="type", tag="review_marked"):
-    """A reviewer has marked a file as it is now; replaces the mark before."""
+    """A reviewer has marked a file; replaces the same mark of it, and ``none`` all of them."""
 
     path: str
     mark: ReviewMark
     content: str = ""
-    """Names what the file was then; another content is unseen."""
+    """Names the file and what it was then, or what of it is accepted; another content is unseen."""
 
 
 WorktreeEvent: TypeAlias = (

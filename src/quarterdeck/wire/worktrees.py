@@ -44,6 +44,8 @@ class WorktreeOptions(Value, frozen=True, kw_only=True):
     """An existing worktree to work in, absolute; nothing is created then."""
     carry: bool = False
     """Take along what is not committed in ``cwd``."""
+    is_off: bool = False
+    """Work in ``cwd`` itself, whatever the settings say."""
 
 
 class Worktree(Value, frozen=True, kw_only=True):
@@ -110,3 +112,5 @@ class ReviewComment(Value, frozen=True, kw_only=True):
     """The agent that made it; None: a person."""
     message: MessageId | None = None
     """The prompt that it was sent with."""
+    content: str = ""
+    """Names the file's content that the lines are counted in."""

@@ -19,7 +19,7 @@ from textual.screen import Screen
 from quarterdeck.wire.errors import QuarterdeckError
 
 from .approvals import RequestPresenter
-from .commands.runner import CommandRunner
+from .commands.runner import CommandQueue, CommandRunner
 from .context import WorkbenchContext
 from .custom_widgets.kinds import all_kinds, blame_custom_widget, guard_custom_widgets
 from .drafts import DraftSaver
@@ -31,7 +31,7 @@ from .layout.edit import ResizeDirection
 from .layout.view import LayoutView
 from .panels.chat import ChatPanel
 from .panels.panel import Panel
-from .preferences.themes.apply import AppTheme, ThemeError
+from .preferences.themes.apply import AppTheme
 from .prompt_sender import PromptSender
 from .remote_control.api import ScreenCallSpec, ScreenController
 from .sanitize import sanitize_text
@@ -137,8 +137,9 @@ class Workbench(App[None]):
             preferences.problems.append(self.workspace.notice)
         self.feed = WorkbenchFeed(context.fleet, reach, self.post_message)
         self.fleet_actions = FleetActions(context, self.show_message, self.feed.refresh)
+        self.queue = CommandQueue(self.work)
         self.commands = CommandRunner(
-            self, context, self.fleet_actions, work=self.work, show_message=self.show_message
+            self, context, self.fleet_actions, queue=self.queue, show_message=self.show_message
         )
         self.keyboard = KeyDispatcher(self, preferences, self.commands.run_named)
         self.requests = RequestPresenter(self, context, self.fleet_actions)
@@ -147,6 +148,7 @@ class Workbench(App[None]):
             self,
             context,
             self.fleet_actions,
+            queue=self.queue,
             run_command=self.commands.run,
             save=self._draft_saver.save,
         )
@@ -261,6 +263,11 @@ class Workbench(App[None]):
         except QuarterdeckError as error:
             self.show_message(str(error), True)
 
+    async def push_screen_wait(self, *given: Any, **named: Any) -> Any:
+        """Show a screen and wait for its result; the next command does not wait for that."""
+        self.queue.pass_on()
+        return await super().push_screen_wait(*given, **named)
+
     async def run_command(self, name: str, words: str) -> None:
         """Run a command that has a function, and wait for it. Raises QuarterdeckError."""
         await self.commands.call(name, words)
@@ -283,10 +290,7 @@ class Workbench(App[None]):
             found = await asyncio.to_thread(
                 load_preferences, discovery.places, cwd, discovery.environment
             )
-            try:
-                self._theme.change_directory(found)
-            except ThemeError as error:
-                self.show_message(str(error), True)
+            self._theme.change_directory(found)
 
     # What the fleet reports
 
@@ -340,7 +344,7 @@ class Workbench(App[None]):
 
     @on(ChatPanel.PromptSubmitted)
     def _prompt_submitted(self, event: ChatPanel.PromptSubmitted) -> None:
-        self.work(self.prompts.submit(event.panel, event.text, steers=event.steers))
+        self.prompts.submit(event.panel, event.text, steers=event.steers)
 
     @on(Picker.Chosen, "#inbox")
     def _request_chosen(self, event: Picker.Chosen) -> None:
@@ -348,7 +352,7 @@ class Workbench(App[None]):
 
     @on(AgentTable.CommandWanted)
     def _agent_command_wanted(self, event: AgentTable.CommandWanted) -> None:
-        self.work(self.commands.call_for_agent(event.session, event.command))
+        self.queue.add(partial(self.commands.call_for_agent, event.session, event.command))
 
     @on(Panel.Altered)
     @on(LayoutView.Changed)
@@ -379,13 +383,13 @@ class Workbench(App[None]):
 
     # What screens report that are imported when they are first shown
 
-    def on_permission_screen_put_off(self, event: "PermissionScreen.PutOff") -> None:
-        """Leave a request open."""
+    def on_permission_screen_put_off(
+        self, event: "PermissionScreen.PutOff | QuestionScreen.PutOff"
+    ) -> None:
+        """Keep a request or a question open."""
         self.requests.put_off(event.item)
 
-    def on_question_screen_put_off(self, event: "QuestionScreen.PutOff") -> None:
-        """Leave a question open."""
-        self.requests.put_off(event.item)
+    on_question_screen_put_off = on_permission_screen_put_off
 
     def on_permission_screen_answered(self, event: "PermissionScreen.Answered") -> None:
         """Send the decision to the fleet."""
@@ -442,13 +446,13 @@ class Workbench(App[None]):
         if selected:
             self.copy_to_clipboard(selected)
         elif agent is not None and agent.state in ("running", "waiting"):
-            self.work(self.fleet_actions.interrupt(agent))
+            self.queue.add(partial(self.fleet_actions.interrupt, agent))
         else:
             self.show_message("nothing to interrupt; ctrl+q quits, agents keep running")
 
     def action_spawn(self) -> None:
         """Ask for a new agent."""
-        self.work(self.prompts.spawn(self.main.panel))
+        self.queue.add(partial(self.prompts.spawn, self.main.panel))
 
     def action_unfold(self) -> None:
         """Unfold every tool call and thought, or fold them."""

@@ -34,6 +34,7 @@ class Drafts:
         self._texts: dict[str, str] = {}
         self._dirty: set[str] = set()
         self._held: dict[str, str] = {}
+        self._sending: dict[str, list[str]] = {}
 
     def get(self, key: str) -> str:
         """The draft for an agent; empty if there is none."""
@@ -66,14 +67,21 @@ class Drafts:
 
     def begin_sending(self, key: str, text: str) -> None:
         """A draft is on its way: it counts as not sent until ``end_sending``."""
-        self.put(key + _SENDING, self.get(key + _SENDING) + text)
+        sending = self._sending.setdefault(key, [])
+        sending.append(text)
+        self.put(key + _SENDING, "\n".join(sending))
 
-    def end_sending(self, key: str, *, is_sent: bool) -> None:
+    def end_sending(self, key: str, text: str, *, is_sent: bool) -> None:
         """It has arrived, or else it is a draft again, before what was typed meanwhile."""
-        text = self.get(key + _SENDING)
-        if not is_sent and text:
-            self.put(key, "\n".join(filter(None, (text, self.get(key)))))
-        self.put(key + _SENDING, "")
+        if not is_sent:
+            self._restore(key, text)
+        sending = self._sending.get(key, [])
+        with suppress(ValueError):
+            sending.remove(text)
+        self.put(key + _SENDING, "\n".join(sending))
+
+    def _restore(self, key: str, text: str) -> None:
+        self.put(key, "\n".join(filter(None, (text, self.get(key)))))
 
     def load(self) -> None:
         """Read what is on disk. Blocks.
@@ -87,7 +95,8 @@ class Drafts:
                     self._texts[path.stem] = path.read_text("utf-8", "replace")
         for key in list(self._texts):
             if key.endswith(_SENDING):
-                self.end_sending(key.removesuffix(_SENDING), is_sent=False)
+                self._restore(key.removesuffix(_SENDING), self.get(key))
+                self.put(key, "")
 
     def flush(self) -> None:
         """Write what changed; a draft that is empty has no file. Blocks.

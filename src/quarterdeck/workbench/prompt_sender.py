@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .commands.registry import find_command
@@ -11,7 +12,10 @@ from .fleet_actions import list_usable_agents
 if TYPE_CHECKING:
     from textual.app import App
 
+    from quarterdeck.fleet.api import AgentInfo
+
     from .commands.registry import WorkbenchCommand
+    from .commands.runner import CommandQueue
     from .context import WorkbenchContext
     from .fleet_actions import FleetActions
     from .panels.chat import ChatPanel
@@ -26,6 +30,7 @@ class PromptSender:
         app: shows screens.
         context: the agents and the drafts.
         actions: sends prompts and starts agents.
+        queue: sends in the order in which things were written.
         run_command: runs a command with the words after its name.
         save: puts drafts on disk.
     """
@@ -36,16 +41,18 @@ class PromptSender:
         context: "WorkbenchContext",
         actions: "FleetActions",
         *,
+        queue: "CommandQueue",
         run_command: "Callable[[WorkbenchCommand, str], None]",
         save: Callable[[], None],
     ) -> None:
         self._app = app
         self._app_context = context
         self._actions = actions
+        self._queue = queue
         self._run_command = run_command
         self._save = save
 
-    async def submit(self, panel: "ChatPanel", text: str, *, steers: bool = False) -> None:
+    def submit(self, panel: "ChatPanel", text: str, *, steers: bool = False) -> None:
         """Do what was written in a chat; ``steers``: a message is for the running turn."""
         found = find_command(text)
         if found is not None:
@@ -53,11 +60,11 @@ class PromptSender:
             panel.keep_draft()
             self._run_command(*found)
         elif self._app_context.roster.find(panel.session) is None:
-            await self.spawn(panel)
+            self._queue.add(partial(self.spawn, panel))
         else:
-            await self._send(panel, text, steers=steers)
+            self._send(panel, text, steers=steers)
 
-    async def _send(self, panel: "ChatPanel", text: str, *, steers: bool) -> None:
+    def _send(self, panel: "ChatPanel", text: str, *, steers: bool) -> None:
         context = self._app_context
         agent, key, drafts = context.roster.find(panel.session), panel.draft, context.drafts
         if agent is None:
@@ -66,8 +73,14 @@ class PromptSender:
         panel.chat.set_text("")
         panel.keep_draft()
         panel.transcript.action_follow()
+        deliver = partial(self._deliver, panel, agent, key, text, steers=steers)
+        self._queue.add(deliver, agent.session)
+
+    async def _deliver(
+        self, panel: "ChatPanel", agent: "AgentInfo", key: str, text: str, *, steers: bool
+    ) -> None:
         is_sent = await self._actions.send(agent, text, steers=steers)
-        drafts.end_sending(key, is_sent=is_sent)
+        self._app_context.drafts.end_sending(key, text, is_sent=is_sent)
         if panel.is_attached and panel.draft == key:
             panel.show_draft()
         self._save()

@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from .service import Checkpoints
     from .turn_history import TurnState
 
-__all__ = ["describe_move", "diff_lines", "run_checkpoint_command", "summary_lines", "turn_line"]
+__all__ = [
+    "MoveWords",
+    "describe_move",
+    "diff_lines",
+    "read_move_words",
+    "run_checkpoint_command",
+    "summary_lines",
+    "turn_line",
+]
 
 _LONGEST = 1_000_000
 """Bytes of a file beyond which it is not compared line by line."""
@@ -78,7 +86,9 @@ _MOST_LINES = 400
 _MOST_TURNS = 30
 
 
-class _MoveOptions(NamedTuple):
+class MoveWords(NamedTuple):
+    """What was typed after the name of a command."""
+
     turn: str | None
     files: bool
     conversation: bool
@@ -91,7 +101,7 @@ async def run_checkpoint_command(checkpoints: "Checkpoints", name: str, words: s
     Raises:
         CheckpointError: it could not be done; nothing was changed then.
     """
-    wish = _read(words)
+    wish = read_move_words(words)
     if name == "changes":
         return await _changes(checkpoints, wish.turn)
     if name == "rewind" and wish.turn is None:
@@ -164,7 +174,7 @@ async def _changes(checkpoints: "Checkpoints", turn: str | None) -> str:
     return "\n".join(summary) + f"\n\n```diff\n{shown}\n```"
 
 
-def _read(words: str) -> _MoveOptions:
+def read_move_words(words: str) -> MoveWords:
     """What was typed after a command's name. Raises NothingToUndoError."""
     turn: str | None = None
     only: str | None = None
@@ -178,4 +188,4 @@ def _read(words: str) -> _MoveOptions:
             turn = word
         else:
             raise NothingToUndoError(f"{word!r} is not a valid argument")
-    return _MoveOptions(turn, only != "conversation", only != "files", force)
+    return MoveWords(turn, only != "conversation", only != "files", force)

@@ -27,6 +27,7 @@ __all__ = [
     "FileState",
     "Manifest",
     "PathKind",
+    "SharedPath",
     "digest_of",
     "fingerprint",
     "is_within",
@@ -66,14 +67,26 @@ class FileChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return FileChange(path=self.path, before=self.after, after=self.before)
 
 
+class SharedPath(Struct, frozen=True, kw_only=True):
+    """A path that other agents may have changed at the same time."""
+
+    path: bytes
+    agents: tuple[str, ...]
+    """Their names."""
+
+
 class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A list of changes, as it is kept: MessagePack, because paths are bytes."""
+    """A list of changes, as it is kept: MessagePack, because paths are bytes.
+
+    A path is there more than once, oldest first, if somebody else changed it in between.
+    """
 
     v: int = 1
     root: bytes = b""
     """Where the session worked; paths below are shown relative to it."""
     changes: tuple[FileChange, ...] = ()
     uncovered: tuple[str, ...] = field(default=())
+    shared: tuple[SharedPath, ...] = field(default=())
 
 
 def is_within(path: bytes, directory: bytes) -> bool:

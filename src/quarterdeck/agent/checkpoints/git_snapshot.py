@@ -11,6 +11,7 @@ import shutil
 import stat
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,7 +25,15 @@ from quarterdeck.system.git.repository import GitRepository, copy_whole, read_wh
 from .errors import SnapshotError
 from .file_state import LARGEST, BlobStore, FileChange, FileState, fingerprint, is_within
 
-__all__ = ["Deadline", "ShadowRepository", "StoreGit", "TreeSnapshot", "seed_index"]
+__all__ = [
+    "Deadline",
+    "IgnoredFiles",
+    "ShadowRepository",
+    "StoreGit",
+    "TreeSnapshot",
+    "describe_plain_directory",
+    "seed_index",
+]
 
 _SETTINGS = (
     "core.splitIndex=false",
@@ -194,6 +203,22 @@ class TreeSnapshot(Struct, frozen=True, kw_only=True):
     """Files that are not in it because they are too large or cannot be read; by absolute path."""
 
 
+class IgnoredFiles(Struct, frozen=True, kw_only=True):
+    """Ignored files that are part of a snapshot all the same."""
+
+    patterns: tuple[str, ...] = ()
+    """As lines of ``.gitignore``; empty: none are."""
+    most: int = 1_000
+    """More files than this are none of it."""
+    most_bytes: int = 50_000_000
+
+
+def describe_plain_directory(top: str, trees: Path) -> GitRepository:
+    """A directory that is no repository, as one without settings, commits and objects."""
+    nowhere = str(trees / "none")
+    return GitRepository(top=top, git_dir=nowhere, common_dir=nowhere, head="ref: refs/heads/none")
+
+
 class ShadowRepository:
     """Our own view of one work tree.
 
@@ -202,17 +227,25 @@ class ShadowRepository:
         trees: where stores of work trees are; shared by all sessions.
         session: the session's own directory, for its index.
         hidden: a directory that is never part of a snapshot: our own.
+        ignored: which ignored files belong to it.
     """
 
     def __init__(
-        self, repository: GitRepository, trees: Path, session: Path, hidden: bytes = b""
+        self,
+        repository: GitRepository,
+        trees: Path,
+        session: Path,
+        hidden: bytes = b"",
+        ignored: IgnoredFiles | None = None,
     ) -> None:
+        self._ignored = ignored or IgnoredFiles()
         self.top = os.fsencode(repository.top)
-        self.key = hashlib.blake2b(self.top, digest_size=12).hexdigest()
+        self.key = self.key_of(self.top)
+        # Worktrees of agents are in our own directory: there it hides nothing.
+        self.hidden = hidden if not is_within(os.fsencode(repository.top), hidden) else b""
         self._repository = repository
         self._store = trees / self.key
         self._index = session / f"index-{self.key}"
-        self._hidden = hidden
         self._tree: str | None = None
         """What the index holds, if that is known."""
         excludes = repository.settings.get("core.excludesfile")
@@ -221,6 +254,11 @@ class ShadowRepository:
             git_dir=str(self._store), work_tree=repository.top, index=str(self._index)
         )
         self._git = StoreGit(places, settings=settings)
+
+    @staticmethod
+    def key_of(top: bytes) -> str:
+        """The name of the store of a work tree."""
+        return hashlib.blake2b(top, digest_size=12).hexdigest()
 
     def take(self, deadline: Deadline) -> TreeSnapshot:
         """Write down the work tree as it is now. Raises SnapshotError."""
@@ -259,12 +297,17 @@ class ShadowRepository:
         ]
 
     def _take(self, deadline: Deadline) -> TreeSnapshot:
-        changed = self._git.run("diff-files", "-z", "--name-only", deadline=deadline)
-        others = self._git.run(
-            "ls-files", "-z", "--others", "--exclude-standard", deadline=deadline
-        )
-        names = {*changed.split(b"\0"), *others.split(b"\0")} - {b""}
-        sorting = _Sorting(self.top, self._hidden)
+        # Both only read, and each takes about as long as the other.
+        with ThreadPoolExecutor(1) as beside:
+            changes = beside.submit(
+                self._git.run, "diff-files", "-z", "--name-only", deadline=deadline
+            )
+            others = self._git.run(
+                "ls-files", "-z", "--others", "--exclude-standard", deadline=deadline
+            )
+            changed = changes.result()
+        names = {*changed.split(b"\0"), *others.split(b"\0"), *self._find_ignored(deadline)} - {b""}
+        sorting = _Sorting(self.top, self.hidden)
         for name in sorted(names):
             sorting.take(name)
         if sorting.unwanted:
@@ -276,6 +319,25 @@ class ShadowRepository:
             self._tree = written.decode().strip()
         return TreeSnapshot(tree=self._tree, large=sorting.large)
 
+    def _find_ignored(self, deadline: Deadline) -> list[bytes]:
+        """Ignored files that belong to the snapshot and are not in the index yet."""
+        if not self._ignored.patterns:
+            return []
+        patterns = [f"--exclude={pattern}" for pattern in self._ignored.patterns]
+        words = ("ls-files", "-z", "--others", "--ignored", *patterns)
+        found = [name for name in self._git.run(*words, deadline=deadline).split(b"\0") if name]
+        total = 0
+        for name in found:
+            with suppress(OSError):
+                total += os.lstat(self._absolute(name)).st_size
+        if len(found) > self._ignored.most or total > self._ignored.most_bytes:
+            raise SnapshotError(
+                f"checkpoints.ignored matches {len(found):,} files with {total:,} bytes in "
+                f"{os.fsdecode(self.top)!r}; at most {self._ignored.most:,} files with "
+                f"{self._ignored.most_bytes:,} bytes are covered. Write narrower patterns"
+            )
+        return found
+
     def _index_names(self, words: tuple[str, ...], names: list[bytes], deadline: Deadline) -> None:
         self._git.run(
             "update-index", *words, "-z", "--stdin", deadline=deadline, given=b"\0".join(names)
@@ -284,6 +346,7 @@ class ShadowRepository:
     def _prepare(self, deadline: Deadline) -> None:
         if not (self._store / "HEAD").exists():
             self._make_store()
+            self._tree = None  # what it named may be gone
         # Written each time: what is in there decides what git does.
         _write_if_other(self._store / "config", self._repository.config.encode())
         _write_if_other(self._store / "info" / "attributes", _ATTRIBUTES)
@@ -291,6 +354,7 @@ class ShadowRepository:
         # Only this process uses this index: a lock is of one that was killed.
         self._index.with_name(self._index.name + ".lock").unlink(missing_ok=True)
         if not self._index.exists():
+            self._tree = None
             make_private(self._index.parent)
             seed_index(self._git, self._repository, self._index, self._store, deadline)
 
@@ -300,9 +364,10 @@ class ShadowRepository:
         for part in ("objects/info", "refs", "info"):
             make_private(beside / part)
         (beside / "config").write_text(repository.config)
-        (beside / "objects" / "info" / "alternates").write_bytes(
-            os.fsencode(repository.objects) + b"\n"
-        )
+        if os.path.isdir(repository.objects):  # noqa: PTH112
+            (beside / "objects" / "info" / "alternates").write_bytes(
+                os.fsencode(repository.objects) + b"\n"
+            )
         (beside / "HEAD").write_text("ref: refs/heads/none\n")
         with suppress(OSError):  # another session may have been faster
             beside.rename(self._store)
@@ -314,8 +379,8 @@ class ShadowRepository:
             theirs = read_whole(path, _MOST_EXCLUDES) or b""
         except GitError:
             theirs = b""
-        if self._hidden and is_within(self._hidden, self.top) and self._hidden != self.top:
-            theirs += b"\n/" + self._hidden[len(self.top.rstrip(b"/")) + 1 :] + b"/\n"
+        if self.hidden and is_within(self.hidden, self.top) and self.hidden != self.top:
+            theirs += b"\n/" + self.hidden[len(self.top.rstrip(b"/")) + 1 :] + b"/\n"
         return theirs
 
     def _absolute(self, name: bytes) -> bytes:

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from quarterdeck.journal.errors import JournalError
 from quarterdeck.system.errors import OperatingSystemError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..session_setup import SessionSetup
     from .file_state import Manifest
     from .snapshot import PendingSnapshot, TurnSnapshots
-    from .turn_history import TurnHistory, TurnLedger
+    from .turn_history import MoveOptions, TurnHistory, TurnLedger
 
 __all__ = ["Checkpoints", "SessionLog"]
 
@@ -42,6 +42,9 @@ _CHANGING = ("edit", "delete", "move", "execute", "other")
 """Kinds of calls that may change files even if they name none."""
 _BY_OTHERS = ("spawn_agent",)
 """Tools that let somebody else work."""
+
+
+E = TypeVar("E", Rewound, Redone)
 
 
 class SessionLog(NamedTuple):
@@ -128,29 +131,62 @@ class Checkpoints:
             return await (await self.history()).changes(turn)
 
     async def undo(
-        self, *, files: bool = True, conversation: bool = True, force: bool = False
+        self,
+        *,
+        files: bool = True,
+        conversation: bool = True,
+        force: bool = False,
+        via: "MoveOptions | None" = None,
     ) -> Rewound:
         """Take the newest turn back. Raises as ``TurnHistory.rewind``."""
-        async with self._turns:
-            history = await self.history(conversation)
-            done = await history.undo(files=files, conversation=conversation, force=force)
-            await self._retell()
-            return done
+        return await self._move(
+            lambda history, how: history.undo(
+                files=files, conversation=conversation, force=force, via=how
+            ),
+            conversation,
+            via,
+        )
+
+    async def undo_files(
+        self, turn: str, *, force: bool = False, via: "MoveOptions | None" = None
+    ) -> Rewound:
+        """Take back what one turn did to files. Raises as ``TurnHistory.rewind``."""
+        return await self._move(
+            lambda history, how: history.undo_files(turn, force=force, via=how), False, via
+        )
 
     async def rewind(
-        self, turn: str, *, files: bool = True, conversation: bool = True, force: bool = False
+        self,
+        turn: str,
+        *,
+        files: bool = True,
+        conversation: bool = True,
+        force: bool = False,
+        via: "MoveOptions | None" = None,
     ) -> Rewound:
         """Go back to where a turn began, by its number or id. Raises as ``TurnHistory.rewind``."""
-        async with self._turns:
-            history = await self.history(conversation)
-            done = await history.rewind(turn, files=files, conversation=conversation, force=force)
-            await self._retell()
-            return done
+        return await self._move(
+            lambda history, how: history.rewind(
+                turn, files=files, conversation=conversation, force=force, via=how
+            ),
+            conversation,
+            via,
+        )
 
-    async def redo(self, *, force: bool = False) -> Redone:
+    async def redo(self, *, force: bool = False, via: "MoveOptions | None" = None) -> Redone:
         """Take the newest going back back. Raises as ``TurnHistory.rewind``."""
+        return await self._move(lambda history, how: history.redo(force=force, via=how), True, via)
+
+    async def _move(
+        self,
+        move: "Callable[[TurnHistory, MoveOptions], Awaitable[E]]",
+        conversation: bool,
+        via: "MoveOptions | None",
+    ) -> E:
+        from .turn_history import PLAIN_MOVE
+
         async with self._turns:
-            done = await (await self.history(True)).redo(force=force)
+            done = await move(await self.history(conversation), via or PLAIN_MOVE)
             await self._retell()
             return done
 

@@ -3,7 +3,8 @@ and files.
 """
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from msgspec import Struct
@@ -17,8 +18,9 @@ from quarterdeck.wire.events import (
     Prompted,
     Redone,
     Rewound,
+    TurnStarted,
 )
-from quarterdeck.wire.ids import TurnId
+from quarterdeck.wire.ids import MessageId, TurnId
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.tasks import run_to_end
 
@@ -26,10 +28,12 @@ from ..content_parts import told_content
 from ..conversation import Conversation
 from .errors import NothingToUndoError
 from .file_state import FileChange, FileState, Manifest
-from .restore import FileRestorer, RestorePlan
+from .restore import FileRestorer, RestorePlan, RestorePlanner, RestoreStep
 from .snapshot import TurnSnapshots
 
 __all__ = [
+    "PLAIN_MOVE",
+    "MoveOptions",
     "TurnHistory",
     "TurnLedger",
     "TurnState",
@@ -59,6 +63,13 @@ class TurnState(Struct, frozen=True, kw_only=True):
     """The model hears of it."""
     is_applied: bool = True
     """Its changes to files are in place."""
+    is_partial: bool = False
+    """Some of its changes could not be taken back and are in place."""
+
+    @property
+    def has_files(self) -> bool:
+        """Whether changes of files are in place that can be taken back."""
+        return self.checkpoint is not None and (self.is_applied or self.is_partial)
 
 
 class TurnLedger(Struct, frozen=True, kw_only=True):
@@ -74,19 +85,21 @@ class TurnLedger(Struct, frozen=True, kw_only=True):
 def read_ledger(records: Iterable[Record]) -> TurnLedger:
     """Read the log of one session. Turns that only answered a command are no turns here."""
     turns: dict[TurnId, TurnState] = {}
+    prompts: dict[MessageId | None, tuple[Prompted, int]] = {}
+    """Of agents that we drive: what they are asked comes before the turn has its id."""
     done: list[tuple[Rewound, dict[TurnId, TurnState]]] = []
     moves = 0
     for record in records:
         moves += isinstance(record.event, Rewound | Redone)
         match record.event:
+            case Prompted(steers=False) as prompted if record.turn is None:
+                prompts[prompted.message] = (prompted, record.time)
+            case TurnStarted(prompt=message) if message in prompts and record.turn is not None:
+                _begin(turns, record.turn, *prompts.pop(message))
+                done.clear()
             case Prompted() as prompted if begins_turn(record, prompted):
                 assert record.turn is not None
-                turns[record.turn] = TurnState(
-                    number=len(turns) + 1,
-                    id=record.turn,
-                    prompt=_line(prompted),
-                    time=record.time,
-                )
+                _begin(turns, record.turn, prompted, record.time)
                 done.clear()
             case Checkpointed(turn=turn) as event if turn in turns:
                 turns[turn] = replace(turns[turn], checkpoint=event)
@@ -99,6 +112,10 @@ def read_ledger(records: Iterable[Record]) -> TurnLedger:
                 pass
     redoable = tuple(event for event, _ in done)
     return TurnLedger(turns=tuple(turns.values()), redoable=redoable, moves=moves)
+
+
+def _begin(turns: dict[TurnId, TurnState], turn: TurnId, prompted: Prompted, time: int) -> None:
+    turns[turn] = TurnState(number=len(turns) + 1, id=turn, prompt=_line(prompted), time=time)
 
 
 def told_records(records: Iterable[Record]) -> list[Record]:
@@ -150,6 +167,7 @@ def _rewind(turns: dict[TurnId, TurnState], event: Rewound) -> None:
             turn,
             is_told=turn.is_told and not (event.conversation and turn.number >= first),
             is_applied=turn.is_applied and id_ not in event.files,
+            is_partial=bool(event.kept) if id_ in event.files else turn.is_partial,
         )
 
 
@@ -159,6 +177,20 @@ def _line(prompted: Prompted) -> str:
 
 
 E = TypeVar("E", Rewound, Redone)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveOptions:
+    """How a session goes back, where it is not done in the plain way."""
+
+    planner: RestorePlanner | None = None
+    """Decides about each file; None: all files must be as the turns left them."""
+    rewind_agent: Callable[[int], Awaitable[bool]] | None = None
+    """Takes so many turns out of the agent's own conversation, once it is certain that the files
+    can be restored; False: it did not. None: the log is the conversation."""
+
+
+PLAIN_MOVE = MoveOptions()
 
 
 class TurnHistory:
@@ -197,7 +229,12 @@ class TurnHistory:
         return await asyncio.to_thread(self._together, wanted)
 
     async def undo(
-        self, *, files: bool = True, conversation: bool = True, force: bool = False
+        self,
+        *,
+        files: bool = True,
+        conversation: bool = True,
+        force: bool = False,
+        via: MoveOptions = PLAIN_MOVE,
     ) -> Rewound:
         """Take the newest turn back that is not taken back yet. Raises as ``rewind``."""
         turns = (await self.ledger()).turns
@@ -205,12 +242,29 @@ class TurnHistory:
             has_files = files and turn.is_applied and turn.checkpoint is not None
             if (conversation and turn.is_told) or has_files:
                 return await self.rewind(
-                    turn.id, files=files, conversation=conversation, force=force
+                    turn.id, files=files, conversation=conversation, force=force, via=via
                 )
         raise NothingToUndoError("there is no turn to undo" if turns else "no turn has run yet")
 
+    async def undo_files(self, turn: str, *, force: bool = False, via: MoveOptions) -> Rewound:
+        """Take back what one turn did to files, whatever came after it. Raises as ``rewind``."""
+        ledger = await self.ledger()
+        target = find_turn(ledger.turns, turn)
+        if target.checkpoint is None:
+            raise NothingToUndoError(f"turn {target.number} changed no files")
+        if not target.has_files:
+            raise NothingToUndoError(f"turn {target.number} is already undone")
+        event = Rewound(to=target.id, files=(target.id,))
+        return await self._go_back([target], event, ledger.moves, force, via)
+
     async def rewind(
-        self, turn: str, *, files: bool = True, conversation: bool = True, force: bool = False
+        self,
+        turn: str,
+        *,
+        files: bool = True,
+        conversation: bool = True,
+        force: bool = False,
+        via: MoveOptions = PLAIN_MOVE,
     ) -> Rewound:
         """Go back to where a turn began; it and all later ones are taken back.
 
@@ -223,20 +277,19 @@ class TurnHistory:
         ledger = await self.ledger()
         turns = ledger.turns
         target = find_turn(turns, turn)
-        if not target.is_told and not (target.checkpoint and target.is_applied):
+        if not target.is_told and not target.has_files:
             raise NothingToUndoError(f"turn {target.number} is already undone")
         later = [one for one in turns if one.number >= target.number]
-        undone = [one for one in reversed(later) if files and one.is_applied and one.checkpoint]
+        undone = [one for one in reversed(later) if files and one.has_files]
         said = [one.id for one in later if conversation and one.is_told]
         if not undone and not said:
             raise NothingToUndoError(f"nothing is left to undo in turn {target.number}")
         # Of what is told, the first: the conversation can go back to nothing else.
         to, files_of = (said or [target.id])[0], tuple(one.id for one in undone)
         event = Rewound(to=to, conversation=bool(said), files=files_of)
-        changes = await asyncio.to_thread(self._way_back, undone)
-        return await self._restore(changes, event, ledger.moves, force)
+        return await self._go_back(undone, event, ledger.moves, force, via, said=len(said))
 
-    async def redo(self, *, force: bool = False) -> Redone:
+    async def redo(self, *, force: bool = False, via: MoveOptions = PLAIN_MOVE) -> Redone:
         """Take the newest going back back, as it was done. Raises as ``rewind``."""
         ledger = await self.ledger()
         if not ledger.redoable:
@@ -248,7 +301,28 @@ class TurnHistory:
         if last.restored is not None:
             manifest = await asyncio.to_thread(self._snapshots.blobs.get_manifest, last.restored)
             changes = tuple(change.reversed for change in manifest.changes)
-        return await self._restore(changes, Redone(to=last.to), ledger.moves, force)
+        steps = [RestoreStep(change=change) for change in changes]
+        event = Redone(to=last.to)
+        plan, event = await asyncio.to_thread(self._plan, changes, steps, event, force, via.planner)
+        return await self._restore(plan, event, ledger.moves)
+
+    async def _go_back(
+        self,
+        turns: list[TurnState],
+        event: Rewound,
+        moves: int,
+        force: bool,
+        via: MoveOptions,
+        said: int = 0,
+    ) -> Rewound:
+        """Take these turns back, the newest first; ``said``: so many leave the conversation."""
+        steps, changes = await asyncio.to_thread(self._read_way_back, turns, via.planner)
+        plan, event = await asyncio.to_thread(self._plan, changes, steps, event, force, via.planner)
+        if said and via.rewind_agent is not None and not await via.rewind_agent(said):
+            if not event.files:
+                raise NothingToUndoError("the agent did not go back in its conversation")
+            event = replace(event, conversation=False)
+        return await self._restore(plan, event, moves)
 
     async def finish(self) -> None:
         """Carry through what a process that was killed had begun; at the session's opening."""
@@ -260,9 +334,8 @@ class TurnHistory:
             await self._emit(replace(intent.event, kept=(*intent.event.kept, *kept)))
         await asyncio.to_thread(self._restoring.done)
 
-    async def _restore(self, changes: Iterable[FileChange], event: E, moves: int, force: bool) -> E:
+    async def _restore(self, plan: RestorePlan, event: E, moves: int) -> E:
         """Bring files where they shall be, then write down that it was done."""
-        plan, event = await asyncio.to_thread(self._plan, changes, event, force)
         # Half of it would be worse than a moment's waiting.
         await run_to_end(self._carry_out(plan, event, moves), name="restore files")
         return event
@@ -273,13 +346,46 @@ class TurnHistory:
         await self._emit(event)
         await asyncio.to_thread(self._restoring.done)
 
-    def _plan(self, changes: Iterable[FileChange], event: E, force: bool) -> tuple[RestorePlan, E]:
-        plan = self._restoring.plan(changes, force=force)
-        told = replace(event, changed=len(plan.changes), kept=plan.kept, forced=plan.forced)
+    def _plan(
+        self,
+        changes: Iterable[FileChange],
+        steps: Sequence[RestoreStep],
+        event: E,
+        force: bool,
+        planner: RestorePlanner | None,
+    ) -> tuple[RestorePlan, E]:
+        if planner is not None:
+            plan = planner.plan(steps, force=force)
+        else:
+            plan = self._restoring.plan(changes, force=force)
+        told = replace(
+            event,
+            changed=len(plan.changes),
+            kept=plan.kept,
+            forced=plan.forced,
+            merged=plan.merged,
+            reasons=plan.reasons,
+        )
         if isinstance(told, Rewound) and plan.changes:
             manifest = Manifest(root=self._snapshots.root, changes=plan.changes)
             told = replace(told, restored=self._snapshots.blobs.put_manifest(manifest))
         return plan, told
+
+    def _read_way_back(
+        self, turns: list[TurnState], planner: RestorePlanner | None
+    ) -> tuple[list[RestoreStep], tuple[FileChange, ...]]:
+        """What is to be done: step by step for a planner, else in one for each path."""
+        if planner is None:
+            return [], self._way_back(turns)
+        steps: list[RestoreStep] = []
+        for turn in turns:
+            manifest = self._manifest(turn)
+            agents = {one.path: one.agents for one in manifest.shared}
+            steps += [
+                RestoreStep(change=change.reversed, agents=agents.get(change.path, ()))
+                for change in reversed(manifest.changes)
+            ]
+        return steps, ()
 
     def _way_back(self, turns: list[TurnState]) -> tuple[FileChange, ...]:
         """From what the newest of the turns left to what the oldest found; newest first.

@@ -79,7 +79,8 @@ def restore(
 ) -> None:
     """Undo turns of a session: its files and its conversation.
 
-    For a session that another process runs, use /undo or /rewind there.
+    Refuses if a file changed since. `quarterdeck undo` and `rewind` keep such changes, and work
+    for agents of the host too.
     """
     from quarterdeck.agent.checkpoints.commands import describe_move
 

@@ -41,9 +41,11 @@ from ..log_writer import LogWriter
 from ..permissions.delegation import DelegationLimits
 from .agent_text import cut
 from .child_tools import CHILD_TOOLS, PEER_TOOLS
+from .landing_tools import LANDING_TOOLS
 from .lead_tools import LEAD_TOOLS
 from .protocol import McpEndpoint
 from .radar_tools import RADAR_TOOLS, tell_leads
+from .review_tools import REVIEW_TOOLS
 from .screen_tools import SCREEN_TOOLS
 from .tokens import TOKEN_VARIABLE, URL_VARIABLE, AgentTokens
 from .tool import FleetTool, Toolset
@@ -155,7 +157,8 @@ if TYPE_CHECKING:
 
 SERVER = "quarterdeck"
 """The name under which agents know the fleet's tools."""
-_ALL_TOOLS = (*LEAD_TOOLS, *RADAR_TOOLS, *SCREEN_TOOLS, *CHILD_TOOLS, *PEER_TOOLS)
+_OF_LEADS = (*LEAD_TOOLS, *REVIEW_TOOLS, *LANDING_TOOLS, *RADAR_TOOLS, *SCREEN_TOOLS)
+_ALL_TOOLS = (*_OF_LEADS, *CHILD_TOOLS, *PEER_TOOLS)
 _SOURCE = RuleSource(origin="built-in", where="the fleet's own tools")
 _RULES = tuple(
     Rule(effect="allow", pattern=pattern, scope="session", source=_SOURCE)
@@ -278,7 +281,7 @@ class Orchestration:
     ) -> Toolset[FleetToolContext]:
         tools: list[FleetTool[FleetToolContext]] = []
         if wish.lead:
-            tools += (*LEAD_TOOLS, *RADAR_TOOLS, *SCREEN_TOOLS)
+            tools += _OF_LEADS
         if wish.parent_session is not None:
             tools += CHILD_TOOLS
             tools += PEER_TOOLS if self._bridge.reach.peers else ()

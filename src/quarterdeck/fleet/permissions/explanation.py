@@ -125,7 +125,7 @@ async def find_effective_permissions(
 def _look(
     places: Places, environment: Mapping[str, str], directory: str
 ) -> tuple[Config, Config, str, bool]:
-    root = find_workspace(Path(directory)).root
+    root = find_workspace(Path(directory)).project
     trusted = TrustStore(places.trust_file).is_trusted(root)
     config = load_config(places, directory=Path(directory), environ=environment, trusted=trusted)
     whole = load_config(places, directory=Path(directory), environ=environment, trusted=True)

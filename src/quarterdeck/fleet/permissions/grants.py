@@ -11,7 +11,13 @@ from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal
 from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.grants import Grant, GrantStore
-from quarterdeck.wire.events import GrantRevoked, PermissionAnswered, PermissionAsked, SessionEnded
+from quarterdeck.wire.events import (
+    GrantRevoked,
+    PermissionAnswered,
+    PermissionAsked,
+    SessionEnded,
+    UnknownEvent,
+)
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.permissions import Decider
 from quarterdeck.wire.record import Record, decode_event, encode_event
@@ -69,6 +75,9 @@ class GrantsProjection:
                         "DELETE FROM session_grants WHERE id = ? AND session = ?",
                         (grant, record.session),
                     )
+                case UnknownEvent():
+                    # Damaged: it may have been the one that took a grant back.
+                    self.forget(connection, record.session)
                 case SessionEnded():
                     connection.execute("DELETE FROM granting WHERE session = ?", (record.session,))
                 case _:

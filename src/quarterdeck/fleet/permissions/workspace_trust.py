@@ -75,9 +75,9 @@ def inspect_workspace_trust(
     Raises:
         UnusableTrustError, NewerVersionError: the list of trusted directories cannot be read.
     """
-    root = find_workspace(directory).root
-    store = TrustStore(places.trust_file)
-    acts = tuple(_acts(places, environment, directory, root))
+    workspace = find_workspace(directory)
+    root, store = workspace.project, TrustStore(places.trust_file)
+    acts = tuple(_acts(places, environment, directory, workspace.root))
     if store.is_trusted(root):
         return WorkspaceTrust(root=str(root), state="trusted", acts=acts)
     return WorkspaceTrust(

@@ -79,6 +79,10 @@ class GitRepository(Struct, frozen=True, kw_only=True):
     object_format: str = "sha1"
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     """How files are compared: names in small letters, checked values."""
+    attributes: bytes | None = None
+    """A list of attributes in place of the repository's own, which outranks ``.gitattributes``."""
+    has_worktree_settings: bool = False
+    """Worktrees of it have settings of their own, in ``config.worktree``."""
 
     @property
     def index(self) -> str:
@@ -238,6 +242,8 @@ class GitRepository(Struct, frozen=True, kw_only=True):
             data = read_whole(f"{place}/info/{name}", _MOST_LIST)
             if data:
                 (view / "info" / name).write_bytes(data)
+        if self.attributes is not None:
+            (view / "info" / "attributes").write_bytes(self.attributes)
         for shared in self.shared_indexes():
             if _expect_plain(str(shared), _MOST_INDEX):
                 (view / shared.name).symlink_to(shared)
@@ -374,7 +380,8 @@ def _git_directory(path: str) -> tuple[str, str] | None:
 def _read_repository(top: str, git_dir: str, common_dir: str) -> GitRepository:
     theirs = _settings_in(f"{common_dir}/config", top)
     object_format = _check_format(f"{common_dir}/config", theirs)
-    if theirs.get("extensions.worktreeconfig", "false").lower() not in ("false", "no", "off", "0"):
+    extended = theirs.get("extensions.worktreeconfig", "false").lower()
+    if has_own := extended not in ("false", "no", "off", "0"):
         theirs = theirs | _settings_in(f"{git_dir}/config.worktree", top)
     own = _own_settings(top)
     return GitRepository(
@@ -384,6 +391,7 @@ def _read_repository(top: str, git_dir: str, common_dir: str) -> GitRepository:
         head=_head(git_dir),
         object_format=object_format,
         settings=_passed(own | theirs),
+        has_worktree_settings=has_own,
     )
 
 

@@ -353,7 +353,10 @@ class FakeCodex:
                 raise _RefusedError(f"no rollout found for thread id {params['threadId']}")
             while memory.id in self._threads:  # without FAKE_STATE nothing tells them apart
                 memory.id = f"{memory.id}-{len(self._threads) + 1}"
-            thread = self._threads[memory.id] = CodexThread(self, memory)
+            parent, thread = thread, CodexThread(self, memory)
+            self._threads[memory.id] = thread
+            if method == "thread/fork" and params.get("lastTurnId") is not None:
+                thread.become_copy(parent, params["lastTurnId"])
         thread.clients.add(client)
         thread.approval = params.get("approvalPolicy") or thread.approval
         if method == "thread/resume":

@@ -81,6 +81,15 @@ class CodexThread:
         thread.turns, thread._usage = self.turns, self._usage
         return thread
 
+    def become_copy(self, parent: "CodexThread | None", last: str) -> None:
+        """Hold what another thread had up to one of its turns."""
+        turns = parent.turns if parent is not None else []
+        count = next((n + 1 for n, turn in enumerate(turns) if turn["id"] == last), len(turns))
+        self.turns = list(turns[:count])
+        if parent is not None:
+            kept = len(parent.prompts) - len(turns) + count
+            self._memory.prompts = list(parent.prompts[:kept])
+
     @property
     def is_active(self) -> bool:
         """Whether a turn runs."""

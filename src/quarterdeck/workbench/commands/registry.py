@@ -422,6 +422,26 @@ COMMANDS = (
     WorkbenchCommand(
         name="model", help="set the model of this agent", agent_action=_model, asks="model"
     ),
+    WorkbenchCommand(
+        name="undo",
+        help="undo the last turn of this agent, or turn N; files or conversation, force",
+        target="commands.undo:undo_agent",
+    ),
+    WorkbenchCommand(
+        name="redo",
+        help="revert the last undo or rewind of this agent",
+        target="commands.undo:redo_agent",
+    ),
+    WorkbenchCommand(
+        name="rewind",
+        help="take this agent back to the start of turn N; without N: list the turns",
+        target="commands.undo:rewind_agent",
+    ),
+    WorkbenchCommand(
+        name="changes",
+        help="show what the turns of this agent, or turn N, did to files",
+        target="commands.undo:show_changes",
+    ),
     WorkbenchCommand(name="archived", help="show or hide archived agents", action="archived"),
     WorkbenchCommand(name="unfold", help="expand or collapse all tool calls", action="unfold"),
     WorkbenchCommand(name="end", help="go to the end of the transcript", action="follow"),

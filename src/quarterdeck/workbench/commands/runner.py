@@ -1,6 +1,9 @@
 """Runs commands, wherever they come from: a key, the palette, the input, an agent."""
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +14,84 @@ from .registry import COMMANDS, WorkbenchCommand, find_command
 if TYPE_CHECKING:
     from textual.app import App
 
+    from quarterdeck.fleet.api import AgentInfo
     from quarterdeck.wire.ids import SessionId
 
     from ..context import WorkbenchContext
     from ..fleet_actions import FleetActions, ShowMessage
 
-__all__ = ["CommandRunner"]
+__all__ = ["CommandQueue", "CommandRunner"]
+
+_PATIENCE = 1.0
+"""Seconds that a command holds up the next one at the most."""
+
+_AT_ONCE = frozenset({"interrupt", "kill"})
+"""Commands that do not wait for what an agent is still doing."""
+
+_turn: ContextVar[asyncio.Event | None] = ContextVar("_turn", default=None)
+"""Set when the command that runs here no longer holds up the next one."""
+
+
+class CommandQueue:
+    """Runs what a person asks for in the order in which it was given.
+
+    Each starts when the one before it has ended, shows a dialog, or has taken ``patience`` seconds:
+    a host that does not answer must not hold up everything else. What is for one agent waits for
+    what was given before for that agent, however long it takes.
+
+    Args:
+        work: runs a coroutine in the background.
+        patience: in seconds.
+    """
+
+    def __init__(
+        self, work: Callable[[Coroutine[Any, Any, object]], None], patience: float = _PATIENCE
+    ) -> None:
+        self._work = work
+        self.patience = patience
+        self._last: asyncio.Event | None = None
+        self._last_of: dict[SessionId, asyncio.Event] = {}
+
+    def add(
+        self,
+        start: Callable[[], Coroutine[Any, Any, object]],
+        agent: "SessionId | None" = None,
+    ) -> None:
+        """Call ``start`` when it is its turn, and wait for what it returns.
+
+        ``agent``: the one that it is for. An interrupt names none: it must not wait for what it
+        ends.
+        """
+        turn = asyncio.Event()
+        before, self._last = self._last, turn
+        same = None
+        if agent is not None:
+            same, self._last_of[agent] = self._last_of.get(agent), turn
+        self._work(self._run(start, before, same, turn))
+
+    @staticmethod
+    def pass_on() -> None:
+        """Let the next command start now; for a command that waits for the person."""
+        if (turn := _turn.get()) is not None:
+            turn.set()
+
+    async def _run(
+        self,
+        start: Callable[[], Coroutine[Any, Any, object]],
+        before: asyncio.Event | None,
+        same: asyncio.Event | None,
+        turn: asyncio.Event,
+    ) -> None:
+        try:
+            if before is not None and not before.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(before.wait(), self.patience)
+            if same is not None:
+                await same.wait()
+            _turn.set(turn)
+            await start()
+        finally:
+            turn.set()
 
 
 class CommandRunner:
@@ -26,7 +101,7 @@ class CommandRunner:
         app: the workbench; functions of commands get it.
         context: knows the agent that commands are for.
         actions: carries out commands to agents.
-        work: runs a coroutine in the background.
+        queue: runs them in the order in which they were given.
         show_message: shows a line.
     """
 
@@ -36,13 +111,13 @@ class CommandRunner:
         context: "WorkbenchContext",
         actions: "FleetActions",
         *,
-        work: Callable[[Coroutine[Any, Any, object]], None],
+        queue: CommandQueue,
         show_message: "ShowMessage",
     ) -> None:
         self._app = app
         self._app_context = context
         self._actions = actions
-        self._work = work
+        self._queue = queue
         self._show_message = show_message
 
     def list_palette(self) -> Iterator[SystemCommand]:
@@ -51,15 +126,20 @@ class CommandRunner:
             yield SystemCommand(command.name, command.help, partial(self.run, command))
 
     def run(self, command: WorkbenchCommand, words: str = "") -> None:
-        """Run a command with what was typed after its name."""
+        """Run a command with what was typed after its name, after those that were given before.
+
+        A command for an agent is for the one in view now, not for the one in view when it starts.
+        """
+        agent = self._app_context.agent
         if command.target is not None:
-            self._work(self._call(command, words))
+            self._queue.add(partial(self._call, command, words))
         elif command.agent_action is None:
-            self._app.call_later(self._app.run_action, command.action or "help")
-        elif self._app_context.agent is None:
+            self._queue.add(partial(self._act, command.action or "help"))
+        elif agent is None:
             self._show_message("no agents yet; press ctrl+t to start one", True)
         else:
-            self._work(self._call_for_agent(command, words))
+            waits = None if command.name in _AT_ONCE else agent.session
+            self._queue.add(partial(self._call_for_agent, command, agent, words), waits)
 
     def run_named(self, name: str, words: str = "") -> None:
         """Run a command by its name; keys are bound to names."""
@@ -104,10 +184,14 @@ class CommandRunner:
         if given is not None and (done := command.call(self._app, given)) is not None:
             await done
 
-    async def _call_for_agent(self, command: WorkbenchCommand, words: str) -> None:
-        agent = self._app_context.agent
+    async def _act(self, action: str) -> None:
+        self._app.call_later(self._app.run_action, action)
+
+    async def _call_for_agent(
+        self, command: WorkbenchCommand, agent: "AgentInfo", words: str
+    ) -> None:
         given = await self._ask_words(command, words)
-        if given is not None and agent is not None:
+        if given is not None:
             await self._actions.do(command, agent, given)
 
     async def _ask_words(self, command: WorkbenchCommand, words: str) -> str | None:

@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.geometry import Size
 
+from quarterdeck.fleet.review.patch import PatchFile, PatchHunk
 from quarterdeck.system.errors import GitError
 from quarterdeck.system.git.repository import expect_repository
 
@@ -21,14 +22,21 @@ from ..sanitize import sanitize_line, sanitize_text
 from ..widgets.lines_view import LineCanvas
 from ..widgets.picker import Picker
 from .components import HeadLine, PolledPanel, problem_lines
-from .diff_model import Changes, ChangesQuery, PatchFile, PatchHunk, read_changes
+from .diff_model import Changes, ChangesQuery, read_changes
 from .file.view import slice_line
 from .panel import Panel, PanelOptions
 from .paths import make_absolute, shorten_path
 
 __all__ = ["DiffOptions", "DiffPanel", "PatchPage", "file_row", "patch_page"]
 
-_KIND_SIGNS = {"changed": "M", "new": "A", "deleted": "D", "renamed": "R", "copied": "C"}
+_KIND_SIGNS = {
+    "changed": "M",
+    "new": "A",
+    "deleted": "D",
+    "renamed": "R",
+    "copied": "C",
+    "mode": "M",
+}
 _SIGN_ROLES = {"+": "diff-added", "-": "diff-removed", " ": "faint", "\\": "faint"}
 _MOST_LINES = 100_000
 _LONGEST = 2_000

@@ -148,11 +148,11 @@ def _trusted_project(places: "Places", cwd: Path) -> Path | None:
     from quarterdeck.config.workspace import FOLDER, find_workspace
 
     with suppress(OSError, QuarterdeckError):
-        root = find_workspace(cwd).root
-        folder = root / FOLDER
+        workspace = find_workspace(cwd)
+        folder = workspace.root / FOLDER
         if (folder / "themes").is_dir():
             from quarterdeck.config.trust import TrustStore
 
-            if TrustStore(places.trust_file).is_trusted(root):
+            if TrustStore(places.trust_file).is_trusted(workspace.project):
                 return folder
     return None

@@ -67,6 +67,7 @@ class CodexLink:
         steers=True,
         resumes=True,
         forks=True,
+        rewinds=True,
         lists=True,
         sets_mode=True,
         sets_model=True,
@@ -96,6 +97,8 @@ class CodexLink:
         self._stopping: asyncio.Task[None] | None = None
         self._changes: dict[str, Any] = {}
         """What the next turn shall do otherwise."""
+        self._chosen: dict[str, Any] = {}
+        """What was changed since the start; another thread has to be told again."""
         self._is_used = False
         """Whether something was said in the thread."""
 
@@ -301,6 +304,37 @@ class CodexLink:
         if count := await self._server.end_orphans():
             _log.info("%s left %d processes behind; they were killed", self._launch.agent, count)
 
+    async def rewind(self, turns: int) -> None:
+        """Go on in a copy of the thread without its last turns; the thread itself stays on disk.
+
+        Raises:
+            UnsupportedError: it does not have so many, or codex is too old for this.
+            LinkError: the server is gone.
+        """
+        wanted = {"threadId": self._thread, "limit": turns + 1, "itemsView": "notLoaded"}
+        try:
+            listed = await self._connection.ask("thread/turns/list", wanted)
+            known = [as_text(as_map(one).get("id")) for one in as_list(listed.get("data"))]
+            if len(known) < turns:
+                raise RpcError(0, f"the thread has {len(known)} turns")
+            if len(known) > turns:
+                copied = {"threadId": self._thread, "lastTurnId": known[turns]}
+                words = {**self._params, **copied, "excludeTurns": True}
+                opened = await self._connection.ask("thread/fork", words)
+            else:
+                opened = await self._connection.ask("thread/start", self._params)
+        except RpcError as error:
+            what = f"go back {turns} turns in its conversation"
+            raise UnsupportedError(
+                self._launch.agent, self.transport, what, error.message
+            ) from error
+        self._name(opened)
+        self._is_used = len(known) > turns
+        options = self._host.opening.options
+        manner = parse_codex_mode(self._launch, options.agent_mode)
+        self._changes = {**manner.differences(opened, options.roots), **self._chosen}
+        await self._host.emit(SessionChanged(agent_session=self._thread))
+
     async def _tell_malformed(self) -> None:
         """Say so, once a turn, when the server printed what is no message."""
         if count := self._connection.take_malformed():
@@ -311,12 +345,12 @@ class CodexLink:
 
     async def set_mode(self, mode: str) -> None:
         """Use another of its modes from the next turn on."""
-        self._changes |= parse_codex_mode(self._launch, mode).turn(self._host.opening.options.roots)
+        self._choose(parse_codex_mode(self._launch, mode).turn(self._host.opening.options.roots))
         await self._host.emit(ModeChanged(mode=mode))
 
     async def set_model(self, model: str) -> None:
         """Use another model from the next turn on."""
-        self._changes["model"] = model
+        self._choose({"model": model})
         await self._host.emit(SessionChanged(model=model))
 
     async def set_option(self, option: str, value: str | bool) -> None:
@@ -325,7 +359,11 @@ class CodexLink:
             raise UnsupportedError(
                 self._launch.agent, self.transport, f"change the option {option!r}"
             )
-        self._changes["effort"] = value
+        self._choose({"effort": value})
+
+    def _choose(self, changes: Mapping[str, Any]) -> None:
+        self._changes |= changes
+        self._chosen |= changes
 
     async def list_sessions(self) -> tuple[Mapping[str, Any], ...]:
         """The threads of this directory, newest first."""

@@ -76,18 +76,22 @@ class AppTheme:
                 apply_theme(self._app, self._default)
         problems, self._preferences.problems = self._preferences.problems, []
         for problem in problems:
-            self._app.notify(sanitize_text(problem), severity="error", timeout=12, markup=False)
+            self._show_problem(problem)
 
     def change_directory(self, found: "Preferences") -> None:
-        """Apply the theme that was chosen for another directory.
-
-        Raises:
-            ThemeError: it cannot be applied; the theme stays.
-        """
+        """Apply the theme that was chosen for another directory; one that is wrong is reported."""
         self._preferences.cwd, self._preferences.project = found.cwd, found.project
-        if found.theme is not None and found.theme != self._preferences.theme:
+        if found.theme is None or found.theme == self._preferences.theme:
+            return
+        try:
             apply_theme(self._app, found.theme)
+        except ThemeError as error:
+            self._show_problem(str(error))
+        else:
             self._preferences.theme = found.theme
+
+    def _show_problem(self, problem: str) -> None:
+        self._app.notify(sanitize_text(problem), severity="error", timeout=12, markup=False)
 
 
 def set_initial_theme(app: "App[Any]", found_theme: "FoundTheme") -> None:

@@ -1,0 +1,450 @@
+"""What turns of agents that we drive do to files: recorded as they begin and end.
+
+The events of an agent pass a ``SessionWatch``. The agent gets its prompt when the snapshot of its
+directories is on disk, so that nothing it does can come before it; the end of its turn is written
+when the second one is taken. Of a turn whose host was killed the first snapshot is left, and the
+next host takes the second.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import UNSET
+
+from quarterdeck.agent.checkpoints import TREES, session_directory
+from quarterdeck.agent.checkpoints.errors import SnapshotError
+from quarterdeck.agent.checkpoints.file_state import (
+    BlobStore,
+    FileChange,
+    Manifest,
+    SharedPath,
+    path_text,
+    write_whole,
+)
+from quarterdeck.agent.checkpoints.snapshot import describe_uncovered
+from quarterdeck.config.errors import ConfigError
+from quarterdeck.config.loader import load_config
+from quarterdeck.config.places import Places, make_private
+from quarterdeck.config.schema import CheckpointSettings
+from quarterdeck.config.trust import TrustStore
+from quarterdeck.config.workspace import find_workspace
+from quarterdeck.drivers.driver import EventSink
+from quarterdeck.policy.foreign_calls import CallContext, call_from_tool
+from quarterdeck.wire.events import (
+    Checkpointed,
+    Event,
+    NoticePosted,
+    SharedFile,
+    ToolCallEnded,
+    ToolCallStarted,
+    ToolCallUpdated,
+    TurnEnded,
+    TurnStarted,
+)
+from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
+from quarterdeck.wire.tasks import BackgroundTasks
+from quarterdeck.wire.tool_calls import Diff, ToolKind
+
+from .work_trees import PendingTurn, WatchedTree, WatchedTurn, WorkTrees
+
+__all__ = [
+    "LOST_HOST",
+    "FleetSnapshots",
+    "SessionFiles",
+    "SessionWatch",
+    "make_undo_notice",
+    "read_pending",
+]
+
+_log = logging.getLogger(__name__)
+_PENDING = "turn"
+_MOST_NAMED = 20
+_HURRY = 0.5
+"""Seconds that the end of an interrupted turn waits."""
+_CHANGING: tuple[ToolKind, ...] = ("edit", "delete", "move")
+LOST_HOST = "the host was killed; changes made until it started again are included"
+"""What is said of a turn whose end nobody saw."""
+
+
+class SessionFiles:
+    """Where what a session's files were is kept. Methods block.
+
+    Args:
+        directory: the session's own.
+        root: its working directory; paths are shown relative to it.
+    """
+
+    def __init__(self, directory: Path, root: bytes) -> None:
+        self.directory = directory
+        self.blobs = BlobStore(directory / "blobs")
+        self.root = root
+
+    @classmethod
+    def find(cls, state: Path, session: SessionId, cwd: str) -> "SessionFiles":
+        """Those of a session that works in ``cwd``; ``state``: our own directory."""
+        return cls(session_directory(state, session), os.fsencode(os.path.realpath(cwd)))
+
+    def save(self, pending: PendingTurn) -> None:
+        """Put a turn that runs on disk."""
+        make_private(self.directory)
+        write_whole(self.directory / _PENDING, msgspec.msgpack.encode(pending))
+
+    def forget(self) -> None:
+        """The turn is in the log."""
+        with suppress(OSError):
+            (self.directory / _PENDING).unlink(missing_ok=True)
+
+    def name_trees(self, trees: Iterable[WatchedTree]) -> None:
+        """Say which stores the session needs."""
+        names = "".join(f"{tree.shadow.key}\n" for tree in trees)
+        make_private(self.directory)
+        write_whole(self.directory / TREES, names.encode())
+
+    def describe(self, turn: WatchedTurn, trees: Iterable[WatchedTree]) -> tuple[Event, ...]:
+        """What a turn changed, as events; none if it changed nothing. Raises SnapshotError."""
+        shadows = {tree.top: tree.shadow for tree in trees}
+        found = _TurnChanges(turn)
+        for segment, others in zip(turn.pending.segments, turn.others, strict=True):
+            shadow = shadows.get(segment.top)
+            if shadow is None:
+                raise SnapshotError(f"{path_text(segment.top)!r} is not a work tree any more")
+            changes = shadow.changes(segment.before, segment.after, self.blobs)
+            excluded = set(segment.excluded)
+            for change in changes:
+                if change.path not in excluded:
+                    found.add(change, segment.agents, others)
+        changes = found.all()
+        if not changes:
+            return ()
+        uncovered = (*turn.problems, *describe_uncovered(changes, self.root))
+        return (self._checkpoint(turn.pending.turn, changes, uncovered, found.shared),)
+
+    def _checkpoint(
+        self,
+        turn: TurnId,
+        changes: tuple[FileChange, ...],
+        uncovered: tuple[str, ...],
+        agents: dict[bytes, tuple[str, ...]],
+    ) -> Checkpointed:
+        shared = tuple(SharedPath(path=path, agents=who) for path, who in sorted(agents.items()))
+        manifest = Manifest(root=self.root, changes=changes, uncovered=uncovered, shared=shared)
+        paths = sorted({change.path for change in changes})
+        first = {change.path: change for change in reversed(changes)}
+        last = {change.path: change for change in changes}
+        return Checkpointed(
+            turn=turn,
+            manifest=self.blobs.put_manifest(manifest),
+            changed=len(paths),
+            created=sum(first[path].before is None for path in paths),
+            deleted=sum(last[path].after is None for path in paths),
+            paths=tuple(path_text(path, self.root) for path in paths[:_MOST_NAMED]),
+            uncovered=uncovered[:_MOST_NAMED],
+            shared=tuple(
+                SharedFile(path=path_text(one.path, self.root), agents=one.agents)
+                for one in shared[:_MOST_NAMED]
+            ),
+        )
+
+
+class _TurnChanges:
+    """Collects the changes of one turn from its segments."""
+
+    def __init__(self, turn: WatchedTurn) -> None:
+        self._mine = _real_paths(turn.claims)
+        self._claims: dict[int, set[bytes]] = {}
+        self._changes: list[FileChange] = []
+        self._last: dict[bytes, int] = {}
+        """By path: where its last change is."""
+        self.shared: dict[bytes, tuple[str, ...]] = {}
+
+    def add(
+        self, change: FileChange, agents: tuple[str, ...], others: tuple[WatchedTurn, ...]
+    ) -> None:
+        """Take a change that happened while these agents ran besides this one."""
+        if agents:
+            who = self._attribute(change.path, agents, others)
+            if who is None:
+                return
+            if who:
+                self.shared[change.path] = tuple(sorted({*who, *self.shared.get(change.path, ())}))
+        at = self._last.get(change.path)
+        if at is not None and self._changes[at].after == change.before:
+            earlier = self._changes[at]
+            self._changes[at] = FileChange(
+                path=change.path, before=earlier.before, after=change.after
+            )
+            return
+        self._last[change.path] = len(self._changes)
+        self._changes.append(change)
+
+    def all(self) -> tuple[FileChange, ...]:
+        """The changes, by path, those of one path in their order."""
+        changed = [one for one in self._changes if one.before != one.after]
+        kept = {one.path for one in changed}
+        self.shared = {path: who for path, who in self.shared.items() if path in kept}
+        return tuple(sorted(changed, key=lambda one: one.path))
+
+    def _attribute(
+        self, path: bytes, agents: tuple[str, ...], others: tuple[WatchedTurn, ...]
+    ) -> tuple[str, ...] | None:
+        """Who else may have made a change; none: only this turn; None: it was another's."""
+        theirs = [one.name for one in others if path in self._claims_of(one)]
+        if path in self._mine:
+            return tuple(theirs)
+        return None if theirs else agents
+
+    def _claims_of(self, turn: WatchedTurn) -> set[bytes]:
+        if id(turn) not in self._claims:
+            self._claims[id(turn)] = _real_paths(turn.claims)
+        return self._claims[id(turn)]
+
+
+def _real_paths(paths: Iterable[str]) -> set[bytes]:
+    found: set[bytes] = set()
+    for path in tuple(paths):
+        parent, name = os.path.split(path)
+        with suppress(OSError, ValueError):
+            found.add(os.fsencode(os.path.join(os.path.realpath(parent), name)))  # noqa: PTH118
+    return found
+
+
+def read_pending(directory: Path) -> PendingTurn | None:
+    """What a host that was killed had noted of a session's turn in its directory; blocks."""
+    try:
+        data = (directory / _PENDING).read_bytes()
+        return msgspec.msgpack.decode(data, type=PendingTurn)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def load_checkpoint_settings(
+    places: Places, environment: Mapping[str, str], cwd: str
+) -> CheckpointSettings:
+    """The settings that count in a directory; blocks. A file that is wrong is told elsewhere."""
+    try:
+        trusted = TrustStore(places.trust_file).is_trusted(find_workspace(Path(cwd)).root)
+        found = load_config(places, directory=Path(cwd), environ=environment, trusted=trusted)
+    except (ConfigError, OSError):
+        return CheckpointSettings()
+    return found.settings.checkpoints
+
+
+class FleetSnapshots:
+    """Records the turns of a fleet's agents."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+        self.trees = WorkTrees(state)
+        self.work = BackgroundTasks()
+        """What goes on after a turn has ended."""
+
+    @asynccontextmanager
+    async def run_beside(
+        self,
+        session: SessionId,
+        name: str,
+        roots: tuple[str, ...],
+        settings: CheckpointSettings,
+    ) -> AsyncGenerator[None]:
+        """A turn of an agent that records itself: others are told that it runs here."""
+        turn = WatchedTurn(session, name, TurnId(""), None)
+        trees: list[WatchedTree] = []
+        with suppress(SnapshotError):
+            trees = await self.trees.find(roots, settings)
+        for tree in trees:
+            with suppress(SnapshotError):
+                await tree.begin(turn)
+        try:
+            yield
+        finally:
+            for tree in trees:
+                with suppress(SnapshotError):
+                    await tree.finish(turn)
+
+    async def recover(
+        self, session: SessionId, directory: Path, root: bytes, settings: CheckpointSettings
+    ) -> tuple[TurnId, tuple[Event, ...]] | None:
+        """What a turn did whose host was killed, until now; None: there is none.
+
+        ``SessionFiles.forget`` it when the events are in the log.
+        """
+        pending = await asyncio.to_thread(read_pending, directory)
+        if pending is None:
+            return None
+        files = SessionFiles(directory, root)
+        turn = WatchedTurn(session, "", pending.turn, None)
+        turn.pending = pending
+        turn.problems.append(LOST_HOST)
+        turn.others = [() for _ in pending.segments]
+        trees: list[WatchedTree] = []
+        try:
+            for top in tuple(pending.opened):
+                tree = await asyncio.to_thread(self.trees.open_top, top, settings)
+                trees.append(tree)
+                names = pending.agents.get(top, ())
+                turn.close_segment(top, await tree.snapshot(), names=names)
+            return pending.turn, await asyncio.to_thread(files.describe, turn, trees)
+        except (SnapshotError, OSError) as error:
+            return pending.turn, (make_undo_notice(str(error)),)
+
+
+class SessionWatch:
+    """Passes the events of one agent on, and records its turns.
+
+    Args:
+        name: tells the agent's name, which may change.
+        roots: the directories that it works in; the first is its working directory.
+        sink: where its events go.
+    """
+
+    def __init__(
+        self,
+        snapshots: FleetSnapshots,
+        context: CallContext,
+        name: Callable[[], str],
+        settings: CheckpointSettings,
+        sink: EventSink,
+    ) -> None:
+        assert context.session is not None
+        self._session = SessionId(context.session)
+        self._snapshots = snapshots
+        self._context = context
+        self._name = name
+        self._settings = settings
+        self._sink = sink
+        self._files: SessionFiles | None = None
+        self._turn: WatchedTurn | None = None
+        self._trees: list[WatchedTree] = []
+        self._finishing: asyncio.Task[None] | None = None
+        self._kinds: dict[ToolCallId, tuple[ToolKind, str | None]] = {}
+        self._told: str | None = None
+        """The problem that was last told; it is not told each turn."""
+
+    async def warm(self) -> None:
+        """Take a first snapshot while the agent starts, so that its first turn need not wait."""
+        if not self._settings.enabled:
+            return
+        with suppress(SnapshotError, OSError):
+            for tree in await self._snapshots.trees.find(self._context.roots, self._settings):
+                await tree.snapshot()
+
+    async def take(
+        self, event: Event, *, turn: TurnId | None = None, parent: ToolCallId | None = None
+    ) -> None:
+        """Take an event of the agent; see ``EventSink``."""
+        match event:
+            case TurnStarted() if turn is not None and self._settings.enabled:
+                await self._sink(event, turn=turn, parent=parent)
+                await self._begin(turn)
+                return
+            case TurnEnded(stop=stop) if self._turn is not None:
+                await self._finish(is_hurried=stop == "cancelled")
+            case ToolCallStarted() | ToolCallUpdated() | ToolCallEnded():
+                self._listen(event)
+            case _:
+                pass
+        await self._sink(event, turn=turn, parent=parent)
+
+    async def settle(self) -> None:
+        """Wait until what an interrupted turn did is written down."""
+        if self._finishing is not None:
+            await asyncio.wait([self._finishing])
+
+    # The turn
+
+    async def _begin(self, id_: TurnId) -> None:
+        await self.settle()
+        try:
+            files = await self._open_files()
+            turn = WatchedTurn(self._session, self._name(), id_, files.save)
+            trees = await self._snapshots.trees.find(self._context.roots, self._settings)
+            await asyncio.to_thread(files.name_trees, trees)
+            self._turn, self._trees = turn, trees
+            for tree in trees:
+                await tree.begin(turn)
+        except (SnapshotError, OSError) as error:
+            await self._tell(id_, error)
+        except Exception as error:  # a turn goes on, also where nothing can be recorded
+            _log.exception("could not take a snapshot for agent %s", self._session)
+            await self._tell(id_, error)
+
+    async def _finish(self, *, is_hurried: bool) -> None:
+        turn, self._turn = self._turn, None
+        assert turn is not None
+        self._kinds.clear()
+        work = self._record(turn, self._trees)
+        self._finishing = self._snapshots.work.start(work, name=f"checkpoint of {self._session}")
+        await asyncio.wait([self._finishing], timeout=_HURRY if is_hurried else None)
+
+    async def _record(self, turn: WatchedTurn, trees: list[WatchedTree]) -> None:
+        files = await self._open_files()
+        events: tuple[Event, ...] = ()
+        for tree in trees:
+            try:
+                await tree.finish(turn)
+            except SnapshotError as error:
+                turn.problems.append(str(error))
+                await self._tell(turn.pending.turn, error)
+        try:
+            events = await asyncio.to_thread(files.describe, turn, trees)
+        except (SnapshotError, OSError) as error:
+            await self._tell(turn.pending.turn, error)
+        for event in events:
+            await self._sink(event, turn=turn.pending.turn)
+        await asyncio.to_thread(files.forget)
+
+    async def _tell(self, turn: TurnId, error: Exception) -> None:
+        problem = str(error)
+        if problem != self._told:
+            self._told = problem
+            await self._sink(make_undo_notice(problem), turn=turn)
+
+    async def _open_files(self) -> SessionFiles:
+        if self._files is None:
+            state, root = self._snapshots.state, self._context.cwd
+            self._files = await asyncio.to_thread(SessionFiles.find, state, self._session, root)
+        return self._files
+
+    def _listen(self, event: ToolCallStarted | ToolCallUpdated | ToolCallEnded) -> None:
+        """Note the files that a call says it changes."""
+        if self._turn is None:
+            return
+        kind, name = self._kinds.get(event.call, ("other", None))
+        if not isinstance(event, ToolCallEnded):
+            kind = kind if event.kind is UNSET else event.kind
+            name = name if event.name is UNSET else event.name
+            self._kinds[event.call] = (kind, name)
+        content = () if event.content is UNSET else event.content
+        named = [item.path for item in content if isinstance(item, Diff)]
+        raw_input = None
+        if not isinstance(event, ToolCallEnded) and event.raw_input is not UNSET:
+            raw_input = event.raw_input
+        if kind in _CHANGING:
+            named += [] if event.locations is UNSET else [one.path for one in event.locations]
+            call = call_from_tool(name, kind, raw_input, tuple(named), around=self._context)
+            named = [use.path for use in call.paths if use.access == "write"]
+        self._turn.claims.update(
+            os.path.normpath(os.path.join(self._context.cwd, path))  # noqa: PTH118
+            for path in named
+        )
+
+
+def make_undo_notice(problem: str) -> NoticePosted:
+    """What a person is told when a turn's changes are not recorded."""
+    return NoticePosted(
+        title="Changes to files in this turn cannot be undone",
+        severity="warning",
+        description=problem,
+    )
+
+
+if TYPE_CHECKING:
+    from typing import cast
+
+    _sink: EventSink = cast("SessionWatch", None).take

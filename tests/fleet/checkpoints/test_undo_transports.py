@@ -1,0 +1,138 @@
+"""Undo for agents that are real processes, over every transport, and in a host that is killed."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.drivers.driver import DriverSession, EventSink
+from quarterdeck.drivers.open_session import start_session
+from quarterdeck.drivers.session import LinkSession
+from quarterdeck.fleet.agent_runner import AgentStart
+from quarterdeck.fleet.local import LocalFleet
+from quarterdeck.wire.events import TurnEnded
+from tests.support.deadlines import SOON
+from tests.support.driver_rig import Rig
+from tests.support.scripted_fleet import events_of, fleet_of, places_in, wish
+from tests.support.work_trees import new_repository, state_of, untouched
+from tests.support.working_agents import prompt, workers
+
+RIGS: Mapping[str, Rig] = {
+    rig.name: rig
+    for file in sorted((Path(__file__).parents[2] / "drivers" / "rigs").glob("*.py"))
+    for rig in import_module(f"tests.drivers.rigs.{file.stem}").RIGS
+}
+TRANSPORTS = ("acp", "claude-pipe", "codex-daemon", "opencode-daemon", "codex-pipe", "fake-pty")
+
+
+@pytest.mark.parametrize("rig", TRANSPORTS)
+async def test_a_file_that_nobody_told_of_is_undone(rig: str, tmp_path: Path):
+    work = await asyncio.to_thread(new_repository, tmp_path / "work", {"a.txt": "one\n"})
+    before, repository = state_of(work), await asyncio.to_thread(untouched, work)
+    (tmp_path / "state").mkdir()
+
+    async def open_session(start: AgentStart, sink: EventSink) -> DriverSession:
+        agent, opening = RIGS[rig], start.opening
+        variables = {**agent.environment, "FAKE_STATE": str(tmp_path / "state")}
+        opening = opening.with_options(environment=variables)
+        session = LinkSession(start.session, rig, opening, sink, start.gate, start.around)
+        await start_session(session, [agent.make], is_known=start.is_known)
+        return session
+
+    places = places_in(tmp_path / "home")
+    async with LocalFleet.open(places, {}, open_session=open_session) as fleet:
+        await fleet.spawn(wish(work, name="ann", mode="full-auto"))
+        await fleet.wait(["ann"], timeout=SOON)
+        await prompt(fleet, "ann", "sneak-run printf 'two' > a.txt && echo new > new.txt")
+        assert (await fleet.agent("ann")).state == "idle", await events_of(fleet, "ann")
+        after = await asyncio.to_thread(state_of, work)
+        assert after != before
+        assert (await fleet.undo("ann")).restored == 2
+        assert await asyncio.to_thread(state_of, work) == before
+        await fleet.redo("ann")
+        assert await asyncio.to_thread(state_of, work) == after
+    assert await asyncio.to_thread(untouched, work) == repository
+
+
+HOST = """
+import asyncio, sys
+from pathlib import Path
+from quarterdeck.wire.content import text
+from tests.support.scripted_fleet import fleet_of
+from tests.support.working_agents import at_work, workers
+
+async def main(home, work):
+    casting = workers()
+    async with fleet_of(Path(home), casting) as fleet:
+        link = await at_work(fleet, casting, Path(work), "ann")
+        await fleet.send("ann", (text("hold echo two >> a.txt; echo new > new.txt"),))
+        await link.holds.wait()
+        print("holds", flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_the_turn_of_a_host_that_was_killed_is_undone(tmp_path: Path):
+    work = await asyncio.to_thread(new_repository, tmp_path / "work", {"a.txt": "one\n"})
+    before = state_of(work)
+    await asyncio.to_thread(_kill_host, tmp_path / "home", work)
+    assert (work / "new.txt").exists()
+    async with fleet_of(tmp_path / "home", workers()) as fleet:
+        async with asyncio.timeout(SOON):
+            while (await fleet.turns("ann"))[0].files == "none":
+                await asyncio.sleep(0.02)
+        (turn,) = await fleet.turns("ann")
+        assert "the host was killed" in turn.uncovered[0]
+        assert (await fleet.undo("ann")).restored == 2
+        assert await asyncio.to_thread(state_of, work) == before
+        ends = [one for one in await events_of(fleet, "ann") if isinstance(one, TurnEnded)]
+        assert len(ends) == 1
+
+
+def _kill_host(home: Path, work: Path) -> None:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    root = Path(__file__).parents[3]
+    words = [sys.executable, "-c", HOST, str(home), str(work)]
+    with subprocess.Popen(words, cwd=root, env=environment, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"holds\n"
+        child.send_signal(signal.SIGKILL)
+        child.wait(SOON)
+
+
+async def test_an_agent_that_can_goes_back_in_its_conversation(tmp_path: Path):
+    work = await asyncio.to_thread(new_repository, tmp_path / "work", {"a.txt": "one\n"})
+    (tmp_path / "state").mkdir()
+
+    async def open_session(start: AgentStart, sink: EventSink) -> DriverSession:
+        variables = {"FAKE_STATE": str(tmp_path / "state")}
+        opening = start.opening.with_options(environment=variables)
+        session = LinkSession(start.session, "codex", opening, sink, start.gate, start.around)
+        await start_session(session, [RIGS["codex-daemon"].make], is_known=start.is_known)
+        return session
+
+    places = places_in(tmp_path / "home")
+    async with LocalFleet.open(places, {}, open_session=open_session) as fleet:
+        await fleet.spawn(wish(work, name="ann", mode="full-auto"))
+        await fleet.wait(["ann"], timeout=SOON)
+        for number in (1, 2):
+            await prompt(fleet, "ann", f"sneak-run echo {number} > n{number}")
+        before = (await fleet.agent("ann")).agent_session
+        done = await fleet.undo("ann")
+        assert (done.number, done.conversation, done.restored) == (2, "rewound", 1)
+        assert not (work / "n2").exists() and (work / "n1").exists()
+        assert (await fleet.agent("ann")).agent_session != before
+        assert [one.in_conversation for one in await fleet.turns("ann")] == [True, False]
+        await prompt(fleet, "ann", "history")
+        said = "".join(str(one) for one in (await events_of(fleet, "ann"))[-8:])
+        assert "echo 1" in said and "echo 2" not in said
+        # What cannot be brought back to its memory is told.
+        assert (await fleet.undo("ann", turn="1", files=True)).conversation == "noted"

@@ -1,0 +1,90 @@
+"""Agents in a fleet that change files when they are told to, in process and without tools."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from quarterdeck.drivers.link import TurnOutcome
+from quarterdeck.fleet.api import AgentInfo
+from quarterdeck.fleet.local import LocalFleet
+from quarterdeck.wire.content import ContentBlock, TextContent, text
+from quarterdeck.wire.events import ToolCallEnded, ToolCallStarted
+from quarterdeck.wire.ids import ToolCallId, new_request_id
+from tests.support.deadlines import SOON
+from tests.support.scripted_fleet import Casting, PlayedLink, wish
+
+__all__ = ["WorkingLink", "at_work", "prompt", "workers"]
+
+
+class WorkingLink(PlayedLink):
+    """Runs the last text of a prompt as a shell command in its directory, as an agent's shell does.
+
+    ``edit PATH TEXT`` writes a file and tells of it as a tool call. ``hold COMMAND`` runs it, then
+    waits until the test lets it go.
+    """
+
+    def __init__(self, start: Any, casting: Casting) -> None:
+        super().__init__(start, casting)
+        self.go_on = asyncio.Event()
+        self.holds = asyncio.Event()
+        self.heard: list[tuple[ContentBlock, ...]] = []
+
+    @property
+    def cwd(self) -> str:
+        return self.start_.wish.options.cwd
+
+    async def prompt(self, content: tuple[ContentBlock, ...]) -> TurnOutcome:
+        self.heard.append(content)
+        last = content[-1]
+        assert isinstance(last, TextContent)
+        words = last.text
+        if words.startswith("hold "):
+            await self._run(words.removeprefix("hold "))
+            self.holds.set()
+            await self.go_on.wait()
+            self.go_on.clear()
+            self.holds.clear()
+        elif words.startswith("edit "):
+            await self._edit(*words.split(" ", 2)[1:])
+        elif words in ("crash", "wait"):
+            return await super().prompt((last,))
+        elif words != "nothing":
+            await self._run(words)
+        await self._say("done")
+        return TurnOutcome(stop="end_turn")
+
+    async def _edit(self, path: str, words: str) -> None:
+        call = ToolCallId(f"call-{new_request_id()}")
+        where = str(Path(self.cwd) / path)
+        start = ToolCallStarted(
+            call=call, title=f"Write {path}", kind="edit", raw_input={"file_path": where}
+        )
+        await self.host.emit(start)
+        await asyncio.to_thread(Path(where).write_text, words.replace("\\n", "\n"))
+        await self.host.emit(ToolCallEnded(call=call, status="completed"))
+
+    async def _run(self, command: str) -> None:
+        child = await asyncio.create_subprocess_exec("/bin/sh", "-c", command, cwd=self.cwd)
+        assert await child.wait() == 0, command
+
+
+def workers() -> Casting:
+    casting = Casting()
+    casting.make = WorkingLink
+    return casting
+
+
+async def at_work(fleet: LocalFleet, casting: Casting, cwd: Path, name: str) -> WorkingLink:
+    """An agent in full auto that is ready; its link."""
+    await fleet.spawn(wish(cwd, name=name, mode="full-auto"))
+    await fleet.wait([name], timeout=SOON)
+    link = casting.links[-1]
+    assert isinstance(link, WorkingLink)
+    return link
+
+
+async def prompt(fleet: LocalFleet, name: str, words: str) -> AgentInfo:
+    """Have an agent do something, and wait until it is done."""
+    await fleet.send(name, (text(words),))
+    (info,) = await fleet.wait([name], timeout=SOON)
+    return info
