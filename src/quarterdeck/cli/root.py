@@ -103,6 +103,9 @@ COMMANDS = {
         "quarterdeck.cli.history:history",
         "List the sessions that other agents store on disk.",
     ),
+    "worktrees": LazyCommand(
+        "quarterdeck.cli.fleet.worktrees:worktrees", "List and manage the worktrees of agents."
+    ),
     "terminal": LazyCommand(
         "quarterdeck.cli.fleet.terminal:terminal",
         "Run programs in terminals that outlive this one.",
