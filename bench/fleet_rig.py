@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -166,8 +167,10 @@ class FleetRig:
         (folder / f"{name}.toml").write_text(words)
 
     def _on_terminal(self) -> contextlib.AbstractContextManager[Screen]:
+        """Open the workbench in a new directory: what was open in another is not restored."""
+        folder = Path(tempfile.mkdtemp(dir=self._home))
         command = [str(self._checkout.program)]
-        return on_terminal(command, cwd=self._project, environment=self._environment)
+        return on_terminal(command, cwd=folder, environment=self._environment)
 
     def _run_peer(self, name: str, *words: str) -> dict[str, float]:
         """Run a program of that commit's bench; its answer."""

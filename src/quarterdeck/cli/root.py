@@ -55,6 +55,10 @@ COMMANDS = {
     ),
     "inbox": LazyCommand("quarterdeck.cli.fleet.inbox:inbox", "Show open requests."),
     "answer": LazyCommand("quarterdeck.cli.fleet.inbox:answer", "Answer a request."),
+    "conflicts": LazyCommand(
+        "quarterdeck.cli.fleet.conflicts:conflicts",
+        "Show which agents change what others change too.",
+    ),
     "logs": LazyCommand("quarterdeck.cli.fleet.logs:logs", "Show the transcript of AGENT."),
     "diff": LazyCommand("quarterdeck.cli.fleet.diff:diff", "Show what AGENT changed."),
     "review": LazyCommand(
@@ -96,6 +100,9 @@ COMMANDS = {
     "history": LazyCommand(
         "quarterdeck.cli.history:history",
         "List the sessions that other agents store on disk.",
+    ),
+    "worktrees": LazyCommand(
+        "quarterdeck.cli.fleet.worktrees:worktrees", "List and manage the worktrees of agents."
     ),
     "terminal": LazyCommand(
         "quarterdeck.cli.fleet.terminal:terminal",

@@ -299,11 +299,11 @@ class WorkbenchRegistration(Protocol):
 
 class Fleet(
     FleetTerminals,
+    FleetWorktrees,
     FleetCheckpoints,
     FleetReviews,
-    FleetLandings,
     FleetRadar,
-    FleetWorktrees,
+    FleetLandings,
     Protocol,
 ):
     """Many agents, and terminals beside them."""

@@ -127,6 +127,8 @@ CALLS: tuple[Callable[[HostClient], Awaitable[object]], ...] = (
     lambda c: c.wait_landing("req_1", seen=3, timeout=1.5),
     lambda c: c.cancel_landing("req_1"),
     lambda c: c.draft_pull_request("ann", LandingOptions()),
+    lambda c: c.conflicts(),
+    lambda c: c.conflicts("/w"),
 )
 
 
