@@ -144,7 +144,7 @@ def _worktree(o: dict[str, Any]) -> "WorktreeOptions | None":
 
     if existing is not None:
         # A name is found by the fleet.
-        path = _whole(existing) if Path(existing).is_dir() else existing
+        path = _whole(existing) if "/" in existing or existing.startswith(".") else existing
         return WorktreeOptions(path=path)
     return WorktreeOptions(
         name=name or None, base=o.get("base"), carry=bool(o.get("carry")), is_off=bool(is_off)

@@ -41,6 +41,7 @@ from .session_factory import AgentOpener, SessionFactory
 from .sessions.importer import SessionImporter
 from .supervisor import FleetLimits, Supervisor
 from .terminals import HostTerminals, LiveAgentTerminals
+from .worktrees.management import WorktreeManagement
 
 __all__ = ["HOST_KILLED", "LocalFleet", "recover_agents"]
 
@@ -191,7 +192,9 @@ class LocalFleet:
         self.close_terminal = self._terminals.close
 
     def _expose_worktrees(self) -> None:
-        service = self.worktree_service
+        service = WorktreeManagement(self.worktree_service)
+        self._recover_worktrees = service.recover
+        self._tidy_worktrees = service.keep_tidy
         self.worktrees = service.worktrees
         self.remove_worktree = service.remove_worktree
         self.discard_worktree = service.discard_worktree
@@ -253,14 +256,17 @@ class LocalFleet:
             opener = open_session or AgentOpener(places, environment, journal)
             fleet = cls(journal, current, starting, opener, bounds, places)
             async with fleet._running():
-                await fleet.worktree_service.recover()
+                await fleet._recover_worktrees()
                 if resume_running:
                     await fleet._resume_all(recovered)
                 yield fleet
 
     @asynccontextmanager
     async def _running(self) -> AsyncGenerator[None]:
-        async with run_beside(self._current.follow(), name="fleet: current state"):
+        async with (
+            run_beside(self._current.follow(), name="fleet: current state"),
+            run_beside(self._tidy_worktrees(), name="fleet: worktrees"),
+        ):
             try:
                 # Before agents work on: what changes from here on is theirs.
                 self._work.start(self._checkpoints.recover(), name="fleet: recover checkpoints")

@@ -118,6 +118,13 @@ CALLS: tuple[Callable[[HostClient], Awaitable[object]], ...] = (
     lambda c: c.drop_comment("ann", "com_1"),
     lambda c: c.resolve_comments("ann", ["com_1"], changed=True),
     lambda c: c.send_comments("ann", note="Please."),
+    lambda c: c.worktrees(repository="/w", measure=True),
+    lambda c: c.remove_worktree("docs", keep_branch=True),
+    lambda c: c.discard_worktree("docs"),
+    lambda c: c.trash(),
+    lambda c: c.restore_worktree("docs"),
+    lambda c: c.recreate_worktree("ann"),
+    lambda c: c.prune_worktrees(dry_run=True),
 )
 
 
