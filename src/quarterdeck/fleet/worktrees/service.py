@@ -136,6 +136,12 @@ class WorktreeService:
         if worktree is None and await asyncio.to_thread(os.path.isdir, options.cwd):
             return
         place = worktree.path if worktree is not None else options.cwd
+        for trash in await asyncio.to_thread(self.records.trash):
+            if entry.session in trash.sessions:
+                raise AgentNotReadyError(
+                    f"the worktree {place!r} of {entry.name!r} was discarded; `quarterdeck "
+                    f"worktrees restore {trash.id}` restores it"
+                )
         raise AgentNotReadyError(
             f"the worktree {place!r} of {entry.name!r} is gone; `quarterdeck worktrees recreate "
             f"{entry.name}` makes it again from its branch"
