@@ -38,7 +38,7 @@ def test_spawn_and_lead_have_every_flag_of_run():
 
 @pytest.mark.parametrize("command", [run, spawn, lead], ids=lambda one: one.name)
 def test_the_flags_set_every_option_but_servers(command: click.Command):
-    given = [*ALL, *(() if command is run else ("--worktree", "docs"))]
+    given = [*ALL, *(() if command is run else ("--worktree=docs",))]
     values: dict[str, Any] = command.make_context(command.name, given).params
     options = make_session_options(values, resume=values.get("session", values.get("resume")))
     limits = {"limits.cost", "limits.tokens", "limits.model_calls", "limits.seconds"}
@@ -69,6 +69,14 @@ def test_a_worktree_is_asked_for(
 ):
     values: dict[str, Any] = command.make_context(command.name, list(flags)).params
     assert make_session_options(values, resume=None).worktree == worktree
+
+
+@pytest.mark.parametrize("flag", ["-w", "--worktree"])
+def test_what_follows_the_flag_is_the_prompt(flag: str):
+    values: dict[str, Any] = spawn.make_context("spawn", [flag, "fix it"]).params
+    assert (values["prompt"], values["worktree"]) == ("fix it", "")
+    values = spawn.make_context("spawn", ["--", flag]).params
+    assert (values["prompt"], values["worktree"]) == (flag, None)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from quarterdeck.wire.session_options import SessionOptions
     from quarterdeck.wire.worktrees import WorktreeOptions
 
-__all__ = ["make_session_options", "session_flags", "worktree_flags"]
+__all__ = ["WorktreeCommand", "make_session_options", "session_flags", "worktree_flags"]
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -66,9 +66,7 @@ _WORKTREE_FLAGS = (
     click.option(
         "-w",
         "--worktree",
-        is_flag=False,
-        flag_value="",
-        metavar="[NAME]",
+        metavar="[=NAME]",
         help="Work in a new git worktree on a branch of its own.",
     ),
     click.option("--base", metavar="REF", help="With --worktree: start from REF instead of HEAD."),
@@ -82,6 +80,19 @@ _WORKTREE_FLAGS = (
     ),
     click.option("--no-worktree", is_flag=True, help="Work in the directory itself."),
 )
+
+
+class WorktreeCommand(click.Command):
+    """A command whose flag for worktrees takes a name only after an equals sign.
+
+    What follows the bare flag is the prompt.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words of the command line."""
+        end = args.index("--") if "--" in args else len(args)
+        flags = ["--worktree=" if one in ("-w", "--worktree") else one for one in args[:end]]
+        return super().parse_args(ctx, [*flags, *args[end:]])
 
 
 def worktree_flags(command: C) -> C:
@@ -144,7 +155,7 @@ def _worktree(o: dict[str, Any]) -> "WorktreeOptions | None":
 
     if existing is not None:
         # A name is found by the fleet.
-        path = _whole(existing) if Path(existing).is_dir() else existing
+        path = _whole(existing) if "/" in existing or existing.startswith(".") else existing
         return WorktreeOptions(path=path)
     return WorktreeOptions(
         name=name or None, base=o.get("base"), carry=bool(o.get("carry")), is_off=bool(is_off)

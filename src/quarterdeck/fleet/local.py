@@ -48,6 +48,7 @@ from .session_factory import AgentOpener, SessionFactory
 from .sessions.importer import SessionImporter
 from .supervisor import FleetLimits, Supervisor
 from .terminals import HostTerminals, LiveAgentTerminals
+from .worktrees.management import WorktreeManagement
 
 __all__ = ["HOST_KILLED", "LocalFleet", "recover_agents"]
 
@@ -205,7 +206,9 @@ class LocalFleet:
         self.close_terminal = self._terminals.close
 
     def _expose_worktrees(self) -> None:
-        service = self.worktree_service
+        service = WorktreeManagement(self.worktree_service)
+        self._recover_worktrees = service.recover
+        self._tidy_worktrees = service.keep_tidy
         self.worktrees = service.worktrees
         self.remove_worktree = service.remove_worktree
         self.discard_worktree = service.discard_worktree
@@ -301,6 +304,7 @@ class LocalFleet:
                 await fleet.worktree_service.recover()
                 await fleet.worktree_service.recover()
                 await fleet._landing.recover()
+                await fleet._recover_worktrees()
                 if resume_running:
                     await fleet._resume_all(recovered)
                 yield fleet
@@ -310,6 +314,7 @@ class LocalFleet:
         async with (
             run_beside(self._current.follow(), name="fleet: current state"),
             run_beside(self._radar.run(), name="fleet: radar"),
+            run_beside(self._tidy_worktrees(), name="fleet: worktrees"),
         ):
             try:
                 # Before agents work on: what changes from here on is theirs.
