@@ -301,9 +301,6 @@ class LocalFleet:
             fleet = cls(journal, current, starting, opener, bounds, places)
             async with fleet._running():
                 await fleet._landing.recover()
-                await fleet.worktree_service.recover()
-                await fleet.worktree_service.recover()
-                await fleet._landing.recover()
                 await fleet._recover_worktrees()
                 if resume_running:
                     await fleet._resume_all(recovered)
