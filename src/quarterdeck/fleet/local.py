@@ -121,15 +121,7 @@ class LocalFleet:
         self.worktree_service = starting.make_worktrees(current, self._notes)
         """The worktrees of its agents, for the parts that compare and land them."""
         opener = self.worktree_service.wrap_opener(self._tools.wrap_opener(opener))
-        self._checkpoints = CheckpointService(
-            places,
-            starting.environment,
-            journal,
-            current,
-            self._notes,
-            lambda session: self._crew.get(session),
-            self._work,
-        )
+        self._checkpoints = self._make_checkpoints(places, starting)
         self._crew = Supervisor(
             journal, current, self._notes, queues, opener, bounds, self._checkpoints
         )
@@ -160,6 +152,17 @@ class LocalFleet:
         self._expose_reviews(ReviewSource(journal, current, self._notes, changes, self._work))
         self._landing = LandingService(self._landing_context(starting), self._work)
         self._expose_landings()
+
+    def _make_checkpoints(self, places: Places, starting: SessionFactory) -> CheckpointService:
+        return CheckpointService(
+            places,
+            starting.environment,
+            self.journal,
+            self._current,
+            self._notes,
+            lambda session: self._crew.get(session),
+            self._work,
+        )
 
     def _expose_agents(
         self, reader: FleetReader, lifecycle: AgentLifecycle, control: AgentControl

@@ -123,9 +123,8 @@ class Workbench(App[None]):
         self._on_first_frame = on_first_frame
         self.crash: Exception | None = None
         """What ended it, if it was not a person."""
-        if not preferences.has_colours and not any(
-            isinstance(f, Monochrome) for f in self._filters
-        ):
+        is_filtered = any(isinstance(one, Monochrome) for one in self._filters)
+        if not preferences.has_colours and not is_filtered:
             self._filters.append(Monochrome())
         self._theme = AppTheme(self, preferences)
         self.kinds = all_kinds(context)
@@ -369,8 +368,7 @@ class Workbench(App[None]):
 
     @on(Panel.FileWanted)
     def _file_wanted(self, event: Panel.FileWanted) -> None:
-        arguments = {"path": event.path, "line": event.line, "how": event.how}
-        self.work(self.screen_controller.call("open_file", arguments))
+        self.work(self.screen_controller.call("open_file", event.arguments))
 
     @on(Panel.CommandWanted)
     def _command_wanted(self, event: Panel.CommandWanted) -> None:
@@ -384,8 +382,6 @@ class Workbench(App[None]):
         """Copy what was selected with the mouse."""
         if selected := self.screen.get_selected_text():
             self.copy_to_clipboard(selected)
-
-    # What screens report that are imported when they are first shown
 
     def on_permission_screen_put_off(
         self, event: "PermissionScreen.PutOff | QuestionScreen.PutOff"

@@ -205,26 +205,11 @@ class ReviewPanel(PolledPanel):
 
     def remember(self) -> dict[str, Any]:
         """See ``Panel``."""
-        return {
-            "file": self.selected,
-            "all": self.shows_all,
-            "split": self._split,
-            "ignores_space": self.model.ignores_space,
-            "since": self.model.since,
-            "texts": {key: text for key, text in self.actions.texts.items() if text.strip()},
-        }
+        return _remembered(self)
 
     def recall(self, state: dict[str, Any]) -> None:
         """See ``Panel``."""
-        if self._wanted_file is None and isinstance(state.get("file"), str):
-            self._wanted_file = state["file"]
-        self.shows_all = state.get("all") is True
-        self._split = state["split"] if isinstance(state.get("split"), bool) else None
-        self.model.ignores_space = state.get("ignores_space") is True
-        self.model.since = "viewed" if state.get("since") == "viewed" else None
-        texts: Any = state.get("texts")
-        if isinstance(texts, dict):
-            self.actions.texts = {str(key): str(text) for key, text in texts.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        _recall(self, state)
 
     def conflicts_of(self, path: str) -> tuple[str, ...]:
         """Names of the agents whose changes of a file conflict with these."""
@@ -290,15 +275,7 @@ class ReviewPanel(PolledPanel):
         self.patch.lay_out_again(lambda: self.patch.document.lay_out_again(style))
 
     def _style(self) -> RowStyle:
-        width = self.patch.scrollable_content_region.width
-        comments: Sequence[PlacedComment] = self.model.comments
-        return RowStyle(
-            is_split=self.is_split,
-            is_single=not self.shows_all,
-            comments=comments,
-            draw_comment=lambda placed: comment_lines(placed, width, self.author(placed)),
-            draw_notes=note_lines,
-        )
+        return _row_style(self)
 
     def author(self, placed: PlacedComment) -> str:
         """Who made a comment."""
@@ -497,3 +474,38 @@ class ReviewPanel(PolledPanel):
 
     def _instead(self, width: int) -> list[Line]:
         return empty_lines(self.model, self._is_read, width)
+
+
+def _remembered(panel: ReviewPanel) -> dict[str, Any]:
+    return {
+        "file": panel.selected,
+        "all": panel.shows_all,
+        "split": panel._split,
+        "ignores_space": panel.model.ignores_space,
+        "since": panel.model.since,
+        "texts": {key: text for key, text in panel.actions.texts.items() if text.strip()},
+    }
+
+
+def _recall(panel: ReviewPanel, state: dict[str, Any]) -> None:
+    if panel._wanted_file is None and isinstance(state.get("file"), str):
+        panel._wanted_file = state["file"]
+    panel.shows_all = state.get("all") is True
+    panel._split = state["split"] if isinstance(state.get("split"), bool) else None
+    panel.model.ignores_space = state.get("ignores_space") is True
+    panel.model.since = "viewed" if state.get("since") == "viewed" else None
+    texts: Any = state.get("texts")
+    if isinstance(texts, dict):
+        panel.actions.texts = {str(key): str(text) for key, text in texts.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def _row_style(panel: ReviewPanel) -> RowStyle:
+    width = panel.patch.scrollable_content_region.width
+    comments: Sequence[PlacedComment] = panel.model.comments
+    return RowStyle(
+        is_split=panel.is_split,
+        is_single=not panel.shows_all,
+        comments=comments,
+        draw_comment=lambda placed: comment_lines(placed, width, panel.author(placed)),
+        draw_notes=note_lines,
+    )
