@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -34,7 +35,7 @@ default = "short"
 short = ["{_SHORT}"]
 [[scenes.long.replies]]
 repeat = %d
-parts = [{{ tool = "read", arguments = {{ path = "file.txt" }} }}]
+parts = [{{ tool = "read", arguments = {{ path = "file{{{{n}}}}.txt" }} }}]
 [[scenes.long.replies]]
 parts = ["{_LAST}"]
 """
@@ -53,7 +54,6 @@ class FleetRig:
         self._project = self._home / "project"
         self._stderr = folder / f"{name}-fleet.stderr"
         self._project.mkdir(parents=True)
-        (self._project / "file.txt").write_text("a line\n" * 40)
         self._environment = {
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",
@@ -152,6 +152,8 @@ class FleetRig:
     def _write_sessions(self, entries: int) -> None:
         script = self._home / "model.toml"
         script.write_text(_SCRIPT % (entries // 2))
+        for number in range(1, entries // 2 + 1):
+            (self._project / f"file{number}.txt").write_text("a line\n" * 40)
         for scene, name in (("short", "a-short"), ("long", "b-long")):
             model = ("spawn", "-m", f"scripted/{script}", "-n", name)
             self._run(*model, f"scene:{scene}")
@@ -165,8 +167,10 @@ class FleetRig:
         (folder / f"{name}.toml").write_text(words)
 
     def _on_terminal(self) -> contextlib.AbstractContextManager[Screen]:
+        """Open the workbench in a new directory: what was open in another is not restored."""
+        folder = Path(tempfile.mkdtemp(dir=self._home))
         command = [str(self._checkout.program)]
-        return on_terminal(command, cwd=self._project, environment=self._environment)
+        return on_terminal(command, cwd=folder, environment=self._environment)
 
     def _run_peer(self, name: str, *words: str) -> dict[str, float]:
         """Run a program of that commit's bench; its answer."""

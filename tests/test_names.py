@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "quarterdeck"
-NOUNS = {"embedding", "feed", "indexing", "matching", "rendering", "ring", "routing", "testing"}
+NOUNS = {
+    *("embedding", "feed", "indexing", "landing", "matching", "rendering", "ring", "routing"),
+    "testing",
+}
 """Words on -ing and -ed that are the field's own nouns."""
 MOST_IN_A_FOLDER = 25
 

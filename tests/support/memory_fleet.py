@@ -38,6 +38,7 @@ from quarterdeck.fleet.errors import (
     NoSuchFleetTerminalError,
     NoSuchRequestError,
 )
+from quarterdeck.fleet.radar.api import ConflictReport
 from quarterdeck.fleet.terminals import HostTerminals, TerminalHandle
 from quarterdeck.journal.search import SearchHit
 from quarterdeck.policy.grants import Grant
@@ -82,6 +83,9 @@ from quarterdeck.wire.record import Record
 from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.usage import Cost, TokenUsage
 
+from .memory_landings import MemoryLandings
+from .memory_reviews import MemoryReviews
+
 OPTIONS = (
     PermissionOption(option_id="yes", name="Allow", kind="allow_once"),
     PermissionOption(option_id="always", name="Always allow ls", kind="allow_always"),
@@ -89,10 +93,11 @@ OPTIONS = (
 )
 
 
-class FakeFleet:
+class FakeFleet(MemoryReviews, MemoryLandings):
     """A ``Fleet`` that keeps all in memory. ``stop`` ends the programs in its terminals."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.records: list[Record] = []
         self.infos: dict[SessionId, AgentInfo] = {}
         self.standings: dict[SessionId, AgentStatus] = {}
@@ -118,6 +123,8 @@ class FakeFleet:
         self.paste_terminal = self._terminals.paste
         self.resize_terminal = self._terminals.resize
         self.close_terminal = self._terminals.close
+        self.conflict_report = ConflictReport()
+        self.asked_conflicts: list[str | None] = []
         self.clock: WallClock = read_wall_clock
         """Microseconds since the epoch; a test that looks at times has one of its own."""
 
@@ -583,6 +590,10 @@ class FakeFleet:
         info = self.infos.get(SessionId(by))
         cwd = info.cwd if info is not None else None
         return await self.screens.call(name, arguments, by=by, cwd=cwd)
+
+    async def conflicts(self, cwd: str | None = None) -> ConflictReport:
+        self.asked_conflicts.append(cwd)
+        return self.conflict_report
 
     async def status(self) -> FleetStatus:
         counts: dict[str, int] = {}

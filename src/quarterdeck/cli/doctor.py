@@ -57,6 +57,10 @@ class ExternalProgram:
     """How to get it."""
     version: tuple[str, ...] = ("--version",)
     """Arguments that make it tell its version; empty if it is better not started."""
+    wanted: tuple[int, int] | None = None
+    """The version that everything works with; older ones do less."""
+    without: str = ""
+    """What older ones do not do."""
 
     def find(self) -> str | None:
         """Where it is on PATH; starts nothing."""
@@ -69,6 +73,8 @@ GIT = ExternalProgram(
     kind="required",
     purpose="worktrees, diffs and checkpoints",
     get="apt, dnf or brew install git",
+    wanted=(2, 38),
+    without="conflicts between agents are told by files and symbols only",
 )
 RIPGREP = ExternalProgram(
     name="ripgrep",
@@ -219,8 +225,19 @@ def find_program(program: ExternalProgram, seconds: float = PATIENCE) -> Finding
         purpose=program.purpose,
         version=version,
         place=path,
-        advice=None if path else program.get,
+        advice=_advise(program, version) if path else program.get,
     )
+
+
+def _advise(program: ExternalProgram, version: str | None) -> str | None:
+    """What to say about a program that is there, but old."""
+    if program.wanted is None or version is None:
+        return None
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if numbers >= program.wanted:
+        return None
+    wanted = ".".join(map(str, program.wanted))
+    return f"older than {wanted}: {program.without}; update: {program.get}"
 
 
 def find_python() -> Finding:

@@ -55,12 +55,22 @@ COMMANDS = {
     ),
     "inbox": LazyCommand("quarterdeck.cli.fleet.inbox:inbox", "Show open requests."),
     "answer": LazyCommand("quarterdeck.cli.fleet.inbox:answer", "Answer a request."),
+    "conflicts": LazyCommand(
+        "quarterdeck.cli.fleet.conflicts:conflicts",
+        "Show which agents change what others change too.",
+    ),
     "logs": LazyCommand("quarterdeck.cli.fleet.logs:logs", "Show the transcript of AGENT."),
     "diff": LazyCommand("quarterdeck.cli.fleet.diff:diff", "Show what AGENT changed."),
     "review": LazyCommand(
         "quarterdeck.cli.fleet.review:review", "Comment on, accept or reject what AGENT changed."
     ),
     "wait": LazyCommand("quarterdeck.cli.fleet.agent_control:wait", "Wait until agents are idle."),
+    "merge": LazyCommand(
+        "quarterdeck.cli.fleet.landing:merge", "Land the work of AGENT on a branch."
+    ),
+    "land": LazyCommand(
+        "quarterdeck.cli.fleet.landing:land", "Land several agents, each after its check."
+    ),
     "interrupt": LazyCommand(
         "quarterdeck.cli.fleet.agent_control:interrupt", "Interrupt the running turn of each agent."
     ),

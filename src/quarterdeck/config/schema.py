@@ -11,6 +11,7 @@ from msgspec import Meta, field
 
 from quarterdeck.wire.settings import Effort, PermissionMode, VendorWire
 from quarterdeck.wire.values import Value
+from quarterdeck.wire.worktrees import LandingMethod
 
 __all__ = [
     "ADDED_UP",
@@ -26,6 +27,7 @@ __all__ = [
     "HooksSettings",
     "HostSettings",
     "InstructionSettings",
+    "LandingSettings",
     "LimitSettings",
     "McpServerSettings",
     "McpSettings",
@@ -39,7 +41,7 @@ __all__ = [
     "WorktreeSettings",
 ]
 
-Occasion: TypeAlias = Literal["needed", "done", "failed"]
+Occasion: TypeAlias = Literal["needed", "done", "failed", "conflict"]
 """What a person may want to be told."""
 
 Count: TypeAlias = Annotated[int, Meta(ge=1, description="a whole number, at least 1")]
@@ -392,8 +394,9 @@ class HostSettings(Value, frozen=True, kw_only=True):
 class NotificationSettings(Value, frozen=True, kw_only=True):
     """How you are notified that an agent needs you, is done or failed; once for each event."""
 
-    on: tuple[Occasion, ...] = ("needed", "done", "failed")
-    """When: an agent needs you, has done what it was asked, or has failed."""
+    on: tuple[Occasion, ...] = ("needed", "done", "failed", "conflict")
+    """When: an agent needs you, has done what it was asked, has failed, or changes what another
+    agent changes too."""
     bell: bool = True
     """Whether a terminal that shows agents rings its bell."""
     desktop: bool = False
@@ -405,6 +408,25 @@ class NotificationSettings(Value, frozen=True, kw_only=True):
     """Seconds to wait; a request that you answer in this time causes no notification."""
     quiet: QuietHours | None = None
     """Hours of the day without notifications, such as ``22:00-07:00``."""
+
+
+class LandingSettings(Value, frozen=True, kw_only=True):
+    """How the work of agents is landed. See ``docs/landing.md``."""
+
+    method: LandingMethod = "squash"
+    """One commit (``squash``), a merge commit with the agent's commits (``merge``), or the agent's
+    commits on top of the branch (``rebase``)."""
+    check: str | None = None
+    """A command line for the shell that must succeed before work is landed, such as ``make test``.
+    It runs in a temporary worktree with the result. Unset: no check."""
+    check_timeout: Seconds = 1800.0
+    """How long the check may take before it is ended and counts as failed."""
+    batch: bool = False
+    """Whether a queue checks all agents together first; if that fails, it searches for the agent
+    whose work fails and lands the others."""
+    on_failure: Literal["hand-back", "report"] = "hand-back"
+    """What a queue does with work that conflicts or fails the check: send it to its agent as a
+    prompt, or only report it."""
 
 
 class WorktreeSettings(Value, frozen=True, kw_only=True):
@@ -478,6 +500,8 @@ class Settings(Value, frozen=True, kw_only=True):
     """Programs and functions that are run at points of a session of our own agent."""
     instructions: InstructionSettings = InstructionSettings()
     """Project instructions for the model."""
+    landing: LandingSettings = LandingSettings()
+    """How the work of agents is landed."""
     host: HostSettings = HostSettings()
     """The process that owns the agents."""
     notifications: NotificationSettings = NotificationSettings()

@@ -26,7 +26,9 @@ from quarterdeck.wire.worktrees import ChangeCounts, ConflictFile, Worktree
 
 from .agent_state import AgentStateName
 from .checkpoints.api import FleetCheckpoints
+from .landing.api import FleetLandings
 from .method import fleet_method
+from .radar.api import FleetRadar
 from .review.api import FleetReviews
 from .worktrees.api import FleetWorktrees
 
@@ -295,7 +297,15 @@ class WorkbenchRegistration(Protocol):
         ...
 
 
-class Fleet(FleetTerminals, FleetCheckpoints, FleetReviews, FleetWorktrees, Protocol):
+class Fleet(
+    FleetTerminals,
+    FleetWorktrees,
+    FleetCheckpoints,
+    FleetReviews,
+    FleetRadar,
+    FleetLandings,
+    Protocol,
+):
     """Many agents, and terminals beside them."""
 
     @fleet_method(changes=True)

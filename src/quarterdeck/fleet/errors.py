@@ -16,6 +16,11 @@
     ├── WorktreeError        a worktree cannot be used or removed as it is
     │   ├── NoSuchWorktreeError  none has this name, path or agent
     │   └── WorktreeSetupError   a set-up command failed
+    ├── LandingRefusedError  the work of an agent cannot be landed as it is
+    ├── NoSuchLandingError   no landing has this id
+    ├── WorktreeError        a worktree cannot be used or removed as it is
+    │   ├── NoSuchWorktreeError  none has this name, path or agent
+    │   └── WorktreeSetupError   a set-up command failed
     ├── WorkbenchCallError   a workbench did not do what it was called for
     │   ├── NoWorkbenchError     none is open
     │   ├── WorkbenchGoneError   it was closed meanwhile
@@ -40,10 +45,12 @@ __all__ = [
     "HostVersionError",
     "InvalidAgentNameError",
     "InvalidOptionsError",
+    "LandingRefusedError",
     "NameTakenError",
     "NoHostError",
     "NoSuchAgentError",
     "NoSuchFleetTerminalError",
+    "NoSuchLandingError",
     "NoSuchRequestError",
     "NoSuchWorktreeError",
     "NoWorkbenchError",
@@ -128,6 +135,18 @@ class ExceedsParentError(FleetError):
 
 class FleetLimitError(FleetError):
     """A limit on agents, depth or terminals; the message names it."""
+
+
+class LandingRefusedError(FleetError):
+    """The work of an agent cannot be landed as it is; nothing was changed, and it says why."""
+
+
+class NoSuchLandingError(FleetError):
+    """No landing has this id."""
+
+    def __init__(self, landing: str) -> None:
+        super().__init__(f"there is no landing {landing!r}; `quarterdeck land --list` shows them")
+        self.landing = landing
 
 
 class WorktreeError(FleetError):

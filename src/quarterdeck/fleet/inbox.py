@@ -192,6 +192,33 @@ class AgentQuestions:
         await self._notes.settled()
         return answered
 
+    async def permit(
+        self, session: SessionId, request: PermissionAsked, *, timeout: float | None = None
+    ) -> bool:
+        """Ask a person for permission for a live agent; whether it was given.
+
+        Rules and grants are not looked at. After ``timeout`` seconds, or when the caller is
+        cancelled, the request is closed and not given.
+
+        Raises:
+            AgentNotReadyError: the agent is not live.
+        """
+        gate = self._gate_of(session)
+        if gate is None:
+            raise AgentNotReadyError("an agent that is not live cannot ask")
+
+        async def emit(event: Event) -> None:
+            await self._notes.take(session, event)
+
+        try:
+            async with asyncio.timeout(timeout):
+                answer = await gate.leave(emit, request)
+        except TimeoutError:
+            return False
+        await self._notes.settled()
+        allowed = {one.option_id for one in request.options if one.kind.startswith("allow")}
+        return isinstance(answer.outcome, Selected) and answer.outcome.option_id in allowed
+
     async def _give_up(self, gate: Gate, question: QuestionAsked, timeout: float | None) -> None:
         """Answer for those who do not."""
         by = Decider(kind="timeout")

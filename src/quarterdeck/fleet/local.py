@@ -14,6 +14,7 @@ from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal
 from quarterdeck.policy.gate import Gate
 from quarterdeck.wire.clock import WallClock
+from quarterdeck.wire.content import text
 from quarterdeck.wire.events import SessionEnded
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.tasks import BackgroundTasks, run_beside, run_to_end, start_task
@@ -25,14 +26,20 @@ from .api import FleetStatus, ImportedSession, InboxItem, TerminalInfo
 from .attached_workbenches import AttachedWorkbenches
 from .checkpoints.service import CheckpointService
 from .inbox import Inbox
+from .landing.release import WorktreeRelease
+from .landing.service import LandingService
+from .landing.worker import LandingContext
 from .live_index import FleetReader, LiveIndex
 from .log_writer import LogWriter
 from .mcp.orchestration import Orchestration
+from .mcp.transcript import last_words
 from .names import looks_like_id
 from .permissions.grants import FleetGrants, GrantsProjection
 from .permissions.session_gate import open_grants
 from .projections import InboxProjection, RosterProjection, load_started
 from .prompt_queue import PromptQueues
+from .radar.noted_conflicts import NotedConflictsProjection
+from .radar.service import ConflictRadar
 from .review.changes import ChangeReader
 from .review.comment_service import CommentService
 from .review.service import ReviewService
@@ -134,18 +141,25 @@ class LocalFleet:
         self._terminals = HostTerminals(
             starting.environment, LiveAgentTerminals(current, self._crew)
         )
+        snapshots = self.worktree_service.snapshots
+        self._radar = ConflictRadar(
+            journal, current, self._notes, snapshots, self._tools.tell_conflict
+        )
         self._reader = FleetReader(journal, current)
+        self._lifecycle = AgentLifecycle(
+            current, starting, self._crew, self._tools, self.worktree_service, self._work
+        )
         self._expose_agents(
             self._reader,
-            AgentLifecycle(
-                current, starting, self._crew, self._tools, self.worktree_service, self._work
-            ),
+            self._lifecycle,
             AgentControl(current, self._notes, queues, self._crew, self._work),
         )
         self._expose_inbox_and_terminals()
         self._expose_worktrees()
-        changes = ChangeReader(starting.state, self.worktree_service.snapshots)
+        changes = ChangeReader(starting.state, snapshots)
         self._expose_reviews(ReviewSource(journal, current, self._notes, changes, self._work))
+        self._landing = LandingService(self._landing_context(starting), self._work)
+        self._expose_landings()
 
     def _expose_agents(
         self, reader: FleetReader, lifecycle: AgentLifecycle, control: AgentControl
@@ -164,7 +178,6 @@ class LocalFleet:
         self.kill = lifecycle.kill
         self.close = lifecycle.close
         self.archive = lifecycle.archive
-        self.delete = lifecycle.delete
 
         self.send = control.send
         self.steer = control.steer
@@ -176,6 +189,7 @@ class LocalFleet:
         self.answer = self._inbox.answer
         self.reply = self._inbox.reply
         self.grants = self._granted.all
+        self.conflicts = self._radar.conflicts
         self.attach_screen = self._screens.attach
 
         self.turns = self._checkpoints.turns
@@ -192,9 +206,7 @@ class LocalFleet:
         self.close_terminal = self._terminals.close
 
     def _expose_worktrees(self) -> None:
-        service = WorktreeManagement(self.worktree_service)
-        self._recover_worktrees = service.recover
-        self._tidy_worktrees = service.keep_tidy
+        service = self._management = WorktreeManagement(self.worktree_service)
         self.worktrees = service.worktrees
         self.remove_worktree = service.remove_worktree
         self.discard_worktree = service.discard_worktree
@@ -221,6 +233,33 @@ class LocalFleet:
         self.resolve_comments = comments.resolve_comments
         self.send_comments = comments.send_comments
 
+    def _landing_context(self, starting: SessionFactory) -> LandingContext:
+        return LandingContext(
+            journal=self.journal,
+            current=self._current,
+            notes=self._notes,
+            directory=starting.places.state / "landing",
+            load_settings=starting.load_settings,
+            read_last_words=lambda session, most: last_words(self, session, most),
+            deliver=self._deliver,
+            release=WorktreeRelease(self._management),
+        )
+
+    def _expose_landings(self) -> None:
+        self.preview_landing = self._landing.preview_landing
+        self.land = self._landing.land
+        self.queue_landings = self._landing.queue_landings
+        self.landings = self._landing.landings
+        self.wait_landing = self._landing.wait_landing
+        self.cancel_landing = self._landing.cancel_landing
+        self.draft_pull_request = self._landing.draft_pull_request
+
+    async def _deliver(self, agent: str, words: str) -> None:
+        """Give an agent a prompt, resuming it if need be."""
+        if not (await self._current.find(agent)).is_started:
+            await self.resume(agent)
+        await self.send(agent, (text(words),))
+
     @classmethod
     @asynccontextmanager
     async def open(
@@ -245,7 +284,10 @@ class LocalFleet:
             JournalError, GrantsError: the log or the file of grants cannot be used.
         """
         keeping: dict[str, Any] = {"clock": clock} if clock is not None else {}
-        projections = (RosterProjection(), InboxProjection(), GrantsProjection())
+        projections = (
+            *(RosterProjection(), InboxProjection(), GrantsProjection()),
+            NotedConflictsProjection(),
+        )
         grants = await open_grants(places)
         path = log or places.journal_file
         async with Journal.open(path, projections=projections, **keeping) as journal:
@@ -256,7 +298,8 @@ class LocalFleet:
             opener = open_session or AgentOpener(places, environment, journal)
             fleet = cls(journal, current, starting, opener, bounds, places)
             async with fleet._running():
-                await fleet._recover_worktrees()
+                await fleet._management.recover()
+                await fleet._landing.recover()
                 if resume_running:
                     await fleet._resume_all(recovered)
                 yield fleet
@@ -265,7 +308,8 @@ class LocalFleet:
     async def _running(self) -> AsyncGenerator[None]:
         async with (
             run_beside(self._current.follow(), name="fleet: current state"),
-            run_beside(self._tidy_worktrees(), name="fleet: worktrees"),
+            run_beside(self._management.keep_tidy(), name="fleet: worktrees"),
+            run_beside(self._radar.run(), name="fleet: radar"),
         ):
             try:
                 # Before agents work on: what changes from here on is theirs.
@@ -281,6 +325,7 @@ class LocalFleet:
 
     async def _stop(self) -> None:
         closing = start_task(self._terminals.stop(), name="fleet: stop terminals")
+        await self._landing.close()
         try:
             await self._crew.stop(_STOPPED)
         finally:
@@ -295,6 +340,12 @@ class LocalFleet:
                 await self.resume(session)
 
     # What needs more than one part
+
+    async def delete(self, agent: str) -> None:
+        """Delete an agent that is not live for good, with all that was said."""
+        session = (await self._current.find(agent)).session
+        await self._lifecycle.delete(session)
+        self._radar.forget(session)
 
     async def status(self) -> FleetStatus:
         """The fleet as a whole."""

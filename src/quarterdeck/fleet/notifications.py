@@ -1,6 +1,7 @@
 """Notifications of a person: which events are worth one, and how it is delivered.
 
-An agent that needs a person, that has done what it was asked, or that has failed. What a person
+An agent that needs a person, that has done what it was asked, that has failed, or that changes what
+another one changes too, once for each file of the two. What a person
 did themselves (an interruption, a kill) is no news to them, and what an agent's child does is told
 to the agent that started it.
 """
@@ -22,7 +23,13 @@ from quarterdeck.system.api import CommandSpec, EndingDeadlines, Process
 from quarterdeck.system.local import LocalSystem
 from quarterdeck.wire.clock import read_time_of_day, read_wall_clock
 from quarterdeck.wire.errors import LinkError, QuarterdeckError
-from quarterdeck.wire.events import PermissionAsked, QuestionAsked, SessionEnded, TurnEnded
+from quarterdeck.wire.events import (
+    ConflictChanged,
+    PermissionAsked,
+    QuestionAsked,
+    SessionEnded,
+    TurnEnded,
+)
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.tasks import BackgroundTasks, cancel_tasks, start_task
 
@@ -42,7 +49,7 @@ __all__ = [
     "tellers",
 ]
 
-NOTIFIED_EVENTS = (PermissionAsked, QuestionAsked, TurnEnded, SessionEnded)
+NOTIFIED_EVENTS = (PermissionAsked, QuestionAsked, TurnEnded, SessionEnded, ConflictChanged)
 """The events that may be worth a note."""
 
 _LONGEST = 200
@@ -74,6 +81,8 @@ class PersonNotification(Struct, frozen=True, kw_only=True):
                 return f"{self.agent} is done"
             case "failed":
                 return f"{self.agent} failed"
+            case "conflict":
+                return f"{self.agent} conflicts with another agent"
 
 
 def make_notification(record: Record, agent: AgentInfo) -> PersonNotification | None:
@@ -94,6 +103,9 @@ def make_notification(record: Record, agent: AgentInfo) -> PersonNotification | 
         case SessionEnded(how="broken", reason=reason) if agent.parent is None:
             key = record.turn or f"{record.session}:{record.seq}"
             return _note(record, agent, "failed", key, reason or "its process ended")
+        case ConflictChanged(other=other, new_paths=paths) if paths:
+            key = f"{record.session}:{other}:{record.seq}"
+            return _note(record, agent, "conflict", key, ", ".join(paths))
         case _:
             return None
 
@@ -163,8 +175,8 @@ _DESKTOP = ("DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS")
 class Notifier:
     """Tells a person what happens from now on, by every teller, once.
 
-    What happens in quiet hours is told after them: each request that is still open, and of every
-    agent the last thing that it has done or failed at.
+    What happens in quiet hours is told after them: each request that is still open, each new
+    conflict, and of every agent the last thing that it has done or failed at.
 
     Args:
         fleet: what is watched.
@@ -222,7 +234,8 @@ class Notifier:
             self._begin(note)
 
     def _hold(self, note: PersonNotification) -> None:
-        about = note.request or note.session
+        lasting = note.key if note.occasion == "conflict" else None
+        about = note.request or lasting or note.session
         self._held.pop(about, None)
         if len(self._held) >= _MOST_WAITING:
             lost = self._held.pop(next(iter(self._held)))

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from quarterdeck.config.loader import load_config
 from quarterdeck.config.places import Places
+from quarterdeck.config.schema import LandingSettings, Settings
+from quarterdeck.config.trust import TrustStore
+from quarterdeck.config.workspace import find_workspace
 from quarterdeck.drivers.agent_description import Agent
 from quarterdeck.drivers.catalogue import find_agent
 from quarterdeck.drivers.driver import DriverSession, DriverSessionOptions, EventSink
@@ -83,7 +87,9 @@ class SessionFactory:
         journal: Journal,
         grants: GrantStore,
     ) -> None:
-        self._places = places
+        self.state = places.state
+        """Our own directory."""
+        self.places = places
         self.state = places.state
         """Our own directory."""
         self.environment = environment
@@ -94,13 +100,22 @@ class SessionFactory:
 
     def make_worktrees(self, current: LiveIndex, notes: LogWriter) -> WorktreeService:
         """The worktrees of the fleet whose agents this starts."""
-        return WorktreeService(self._places, self.environment, self._journal, current, notes)
+        return WorktreeService(self.places, self.environment, self._journal, current, notes)
 
     def find(self, agent: str) -> Agent:
         """What the agent's file says. Touches the disk. Raises UnknownAgentError,
         BadAgentFileError.
         """
-        return find_agent(agent, self._places)
+        return find_agent(agent, self.places)
+
+    def load_landing_settings(self, directory: str) -> LandingSettings:
+        """How work is landed in a directory; a project's own settings count if it is trusted.
+        Touches the disk. Raises ConfigError.
+        """
+        path = Path(directory)
+        trusted = TrustStore(self.places.trust_file).is_trusted(find_workspace(path).project)
+        config = load_config(self.places, directory=path, environ=self.environment, trusted=trusted)
+        return config.settings.landing
 
     async def check(self, wish: SpawnOptions) -> SessionOptions:
         """The options of a wish, with the agent's own name.
@@ -111,6 +126,15 @@ class SessionFactory:
         await asyncio.to_thread(_check_options, wish)
         agent = await asyncio.to_thread(self.find, wish.options.agent)
         return replace(wish.options, agent=agent.name)
+
+    def load_settings(self, directory: str) -> Settings:
+        """The settings that count in a directory; a project's own count if it is trusted.
+        Touches the disk. Raises ConfigError.
+        """
+        path = Path(directory)
+        trusted = TrustStore(self.places.trust_file).is_trusted(find_workspace(path).root)
+        config = load_config(self.places, directory=path, environ=self.environment, trusted=trusted)
+        return config.settings
 
     async def new(self, wish: SpawnOptions, session: SessionId) -> AgentStart:
         """A start for a wish; its name is not settled yet.
@@ -187,7 +211,7 @@ class SessionFactory:
     ) -> AgentStart:
         """A start with these options, which have values that the wish for the log does not."""
         gate, around = await make_gate(
-            self._places,
+            self.places,
             self.environment,
             options.cwd,
             mode=parse_mode(options.mode) if options.mode is not None else None,

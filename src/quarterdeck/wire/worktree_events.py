@@ -99,6 +99,9 @@ class ConflictChanged(Value, frozen=True, kw_only=True, tag_field="type", tag="c
     other: SessionId
     files: tuple[ConflictFile, ...] = ()
     """Empty: no conflict any more."""
+    new_paths: tuple[str, ...] = ()
+    """Those of the files that the two never shared before, which a person is notified of; in the
+    session whose change brought them about, and in no later event of the two."""
 
 
 class ReviewCommented(Value, frozen=True, kw_only=True, tag_field="type", tag="review_commented"):

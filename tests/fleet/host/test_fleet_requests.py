@@ -11,6 +11,7 @@ from quarterdeck import __version__
 from quarterdeck.fleet.api import FleetTerminalOptions, SpawnOptions
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.host.methods import PROTOCOL
+from quarterdeck.fleet.landing.api import LandingOptions
 from quarterdeck.fleet.review.api import ReviewSelection
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import QuarterdeckError, RpcError
@@ -118,6 +119,16 @@ CALLS: tuple[Callable[[HostClient], Awaitable[object]], ...] = (
     lambda c: c.drop_comment("ann", "com_1"),
     lambda c: c.resolve_comments("ann", ["com_1"], changed=True),
     lambda c: c.send_comments("ann", note="Please."),
+    lambda c: c.preview_landing("ann", LandingOptions()),
+    lambda c: c.land("ann", LandingOptions(method="rebase", into="main", trailers=("A: b",))),
+    lambda c: c.queue_landings(["ann", "bob"], LandingOptions(check="make test", batch=True)),
+    lambda c: c.landings(),
+    lambda c: c.wait_landing("req_1"),
+    lambda c: c.wait_landing("req_1", seen=3, timeout=1.5),
+    lambda c: c.cancel_landing("req_1"),
+    lambda c: c.draft_pull_request("ann", LandingOptions()),
+    lambda c: c.conflicts(),
+    lambda c: c.conflicts("/w"),
     lambda c: c.worktrees(repository="/w", measure=True),
     lambda c: c.remove_worktree("docs", keep_branch=True),
     lambda c: c.discard_worktree("docs"),

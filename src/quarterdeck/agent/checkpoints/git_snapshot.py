@@ -241,7 +241,8 @@ class ShadowRepository:
         self._ignored = ignored or IgnoredFiles()
         self.top = os.fsencode(repository.top)
         self.key = self.key_of(self.top)
-        self.hidden = hidden
+        # Worktrees of agents are in our own directory: there it hides nothing.
+        self.hidden = hidden if not is_within(os.fsencode(repository.top), hidden) else b""
         self._repository = repository
         self._store = trees / self.key
         self._index = session / f"index-{self.key}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from quarterdeck.fleet.review.patch import quote_path
 from quarterdeck.wire.terminal_text import count_noun
 
 from ..command_io import as_json_option, echo_json, terminal_width, with_fleet
@@ -73,7 +74,7 @@ async def _summarize(
     report_notes(changes)
     if how["name_only"]:
         for file in files:
-            echo(file.path)
+            echo(quote_path(file.path))
         return
     for line in format_stat(files, terminal_width()):
         echo(line)
@@ -156,7 +157,9 @@ def _letter(file: "ChangedFile") -> str:
 
 
 def _name(file: "ChangedFile") -> str:
-    name = f"{file.old_path} => {file.path}" if file.old_path is not None else file.path
+    name = quote_path(file.path)
+    if file.old_path is not None:
+        name = f"{quote_path(file.old_path)} => {name}"
     facts = [
         *(["binary"] if file.is_binary else []),
         *(["submodule"] if file.is_submodule else []),

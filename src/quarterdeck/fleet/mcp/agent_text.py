@@ -22,7 +22,7 @@ __all__ = [
     "list_agent_facts",
 ]
 
-AgentMessageKind: TypeAlias = Literal["note", "question", "message", "answer", "done"]
+AgentMessageKind: TypeAlias = Literal["note", "question", "message", "answer", "done", "conflict"]
 _TAG = "message-from-agent"
 NOT_A_PERSON = "From another agent, not from the user:"
 """What stands before such words where they are a prompt."""

@@ -31,6 +31,7 @@ from quarterdeck.wire.events import SessionSpawned
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.session_options import AgentMcpServer
 from quarterdeck.wire.tool_calls import ContentItem, ToolKind
+from quarterdeck.wire.worktrees import ConflictFile
 
 from ..agent_entry import NATIVE, is_own_agent
 from ..api import Fleet
@@ -40,8 +41,10 @@ from ..log_writer import LogWriter
 from ..permissions.delegation import DelegationLimits
 from .agent_text import cut
 from .child_tools import CHILD_TOOLS, PEER_TOOLS
+from .landing_tools import LANDING_TOOLS
 from .lead_tools import LEAD_TOOLS
 from .protocol import McpEndpoint
+from .radar_tools import RADAR_TOOLS, tell_leads
 from .review_tools import REVIEW_TOOLS
 from .screen_tools import SCREEN_TOOLS
 from .tokens import TOKEN_VARIABLE, URL_VARIABLE, AgentTokens
@@ -154,7 +157,8 @@ if TYPE_CHECKING:
 
 SERVER = "quarterdeck"
 """The name under which agents know the fleet's tools."""
-_ALL_TOOLS = (*LEAD_TOOLS, *REVIEW_TOOLS, *SCREEN_TOOLS, *CHILD_TOOLS, *PEER_TOOLS)
+_OF_LEADS = (*LEAD_TOOLS, *REVIEW_TOOLS, *LANDING_TOOLS, *RADAR_TOOLS, *SCREEN_TOOLS)
+_ALL_TOOLS = (*_OF_LEADS, *CHILD_TOOLS, *PEER_TOOLS)
 _SOURCE = RuleSource(origin="built-in", where="the fleet's own tools")
 _RULES = tuple(
     Rule(effect="allow", pattern=pattern, scope="session", source=_SOURCE)
@@ -250,6 +254,12 @@ class Orchestration:
             return None
         return await asyncio.to_thread(_instructions, wish)
 
+    async def tell_conflict(
+        self, one: SessionId, other: SessionId, files: tuple[ConflictFile, ...]
+    ) -> None:
+        """Tell the leads of two agents, where they want notices, what both change."""
+        await tell_leads(self._bridge, one, other, files)
+
     async def close(self) -> None:
         """Serve nobody any more."""
         await self._bridge.notices.close()
@@ -271,7 +281,7 @@ class Orchestration:
     ) -> Toolset[FleetToolContext]:
         tools: list[FleetTool[FleetToolContext]] = []
         if wish.lead:
-            tools += (*LEAD_TOOLS, *REVIEW_TOOLS, *SCREEN_TOOLS)
+            tools += _OF_LEADS
         if wish.parent_session is not None:
             tools += CHILD_TOOLS
             tools += PEER_TOOLS if self._bridge.reach.peers else ()

@@ -92,6 +92,10 @@ class CompletionNotices:
         if entry.session in self._watching:
             self._known[entry.session] = entry.last_seq
 
+    def is_watched(self, child: SessionId) -> bool:
+        """Whether its lead wants to be told about it."""
+        return child in self._watching
+
     async def close(self) -> None:
         """Watch nobody any more."""
         tasks = tuple(self._watching.values())

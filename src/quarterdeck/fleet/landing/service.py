@@ -1,0 +1,187 @@
+"""Landing for the fleet: previews, landings, queues, pull requests, and what a crash left."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from quarterdeck.wire.events import ChangesLanded, Event, LandingFailed
+from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.tasks import BackgroundTasks
+
+from ..errors import LandingRefusedError
+from .api import (
+    LandingOptions,
+    LandingPreview,
+    LandingQueueInfo,
+    LandingResult,
+    LandingTarget,
+    PullRequestDraft,
+)
+from .checks import remove_check_trees
+from .intent import RecoveredLanding, recover_landings
+from .lander import Lander, PreparedLanding
+from .merge import git_version, has_merge_tree
+from .queue import LandingQueues
+from .work import write_rest
+from .worker import LandingContext, LandingWorker, keep_commit
+
+__all__ = ["LandingService"]
+
+_log = logging.getLogger(__name__)
+_BRANCHES = "refs/heads/"
+_MOST_LISTED = 100
+
+
+class LandingService:
+    """Lands the work of agents; see ``FleetLandings`` for each method."""
+
+    def __init__(
+        self, context: LandingContext, work: BackgroundTasks, lander: Lander | None = None
+    ) -> None:
+        self._context = context
+        self._work = work
+        self._worker = LandingWorker(context, lander)
+        self._lander = self._worker.lander
+        self._queues = LandingQueues(self._worker, context.directory / "queues", work)
+        self.landings = self._queues.all
+        self.wait_landing = self._queues.wait
+        self.cancel_landing = self._queues.cancel
+
+    async def close(self) -> None:
+        """End the queues that run; what has landed stays."""
+        await self._queues.close()
+
+    async def recover(self) -> None:
+        """Complete or undo what a killed host left, and write it to the log."""
+        directory = self._context.directory
+        await asyncio.to_thread(remove_check_trees, directory / "checks")
+        for found in await asyncio.to_thread(recover_landings, self._lander.intents):
+            await self._note_recovered(found)
+        await self._queues.load()
+
+    async def _note_recovered(self, found: RecoveredLanding) -> None:
+        intent, session = found.intent, SessionId(found.intent.session)
+        _log.warning(
+            "a landing of %s on %s was interrupted; it was %s. %s",
+            session,
+            intent.into,
+            "completed" if found.has_landed else "undone",
+            found.note,
+        )
+        records = self._context.journal.history(0, session)
+        events = [one.event async for one in records]
+        landed = {one.commit for one in events if isinstance(one, ChangesLanded)}
+        into = intent.into.removeprefix(_BRANCHES)
+        event: Event = LandingFailed(
+            into=into, stage="refused", reason="the host was killed; nothing was changed"
+        )
+        if found.has_landed:
+            if intent.new in landed:
+                return
+            event = ChangesLanded(
+                into=into,
+                method=intent.method,
+                commit=intent.new,
+                before=intent.old,
+                counts=intent.counts,
+            )
+        await self._context.notes.note(session, event)
+
+    async def preview_landing(self, agent: str, options: LandingOptions) -> LandingPreview:
+        """What a landing would do."""
+        request = await self._worker.request(agent, options)
+        problem = self._worker.find_refusal(request)
+        landing = await self._lander.prepare(request.entry.session, request.worktree, options)
+        plan = await self._lander.plan(landing, landing.tip, request.method, request.message)
+        counts, files = await self._lander.count(landing, plan)
+        obstacle = await self._lander.find_obstacle(landing, plan)
+        target = LandingTarget(
+            branch=landing.branch,
+            commit=landing.tip,
+            checkout=None if landing.checkout is None else landing.checkout.top,
+            problem=obstacle,
+        )
+        return LandingPreview(
+            session=request.entry.session,
+            name=request.entry.name,
+            method=request.method,
+            target=target,
+            message=request.message,
+            tree=landing.work.tree,
+            counts=counts,
+            files=files,
+            conflicts=await self._lander.describe_conflicts(landing, plan),
+            is_empty=plan.is_empty,
+            uncommitted=await asyncio.to_thread(lambda: landing.uncommitted),
+            check=request.check,
+            problem=problem,
+            note=await asyncio.to_thread(_note_old_git, landing),
+        )
+
+    async def land(self, agent: str, options: LandingOptions) -> LandingResult:
+        """Land the work of an agent."""
+        return await self._work.finish(self._worker.land_now(agent, options))
+
+    async def queue_landings(
+        self, agents: Sequence[str], options: LandingOptions
+    ) -> LandingQueueInfo:
+        """Land agents one after the other."""
+        if not agents:
+            raise LandingRefusedError("name at least one agent to land")
+        requests = [await self._worker.request(agent, options) for agent in agents]
+        targets = {(one.worktree.repository, one.into) for one in requests}
+        if len(targets) > 1:
+            named = "; ".join(sorted(f"{into} in {where}" for where, into in targets))
+            raise LandingRefusedError(f"a queue lands on one branch, and these differ: {named}")
+        entries = {one.entry.session: one.entry.name for one in requests}
+        settings = requests[0].settings
+        options = replace(options, batch=options.batch or settings.batch)
+        return await self._queues.start(entries, requests[0].into, options)
+
+    async def draft_pull_request(self, agent: str, options: LandingOptions) -> PullRequestDraft:
+        """Prepare the work of an agent for a pull request."""
+        return await self._work.finish(self._draft(agent, options))
+
+    async def _draft(self, agent: str, options: LandingOptions) -> PullRequestDraft:
+        request = await self._worker.request(agent, options)
+        if (problem := self._worker.find_refusal(request)) is not None:
+            raise LandingRefusedError(problem)
+        landing = await self._lander.prepare(request.entry.session, request.worktree, options)
+        plan = await self._lander.plan(landing, landing.tip, request.method, request.message)
+        if plan.conflicts:
+            files = ", ".join(one.path.decode("utf-8", "replace") for one in plan.conflicts[:5])
+            raise LandingRefusedError(f"it conflicts with {landing.branch!r}: {files}")
+        if plan.is_empty:
+            raise LandingRefusedError(f"{landing.branch!r} has all of the work already")
+        counts, files = await self._lander.count(landing, plan)
+        commit = plan.commit
+        if request.method == "merge":
+            commit = await asyncio.to_thread(
+                write_rest, landing.work, request.message.encode(), landing.identity
+            )
+        branch = landing.work.branch or f"{_BRANCHES}quarterdeck/{request.entry.name}"
+        title, _, body = request.message.partition("\n")
+        lines = [
+            f"- `{one.path}` +{one.added or 0} −{one.removed or 0}" for one in files[:_MOST_LISTED]
+        ]
+        table = f"{counts.files} files, +{counts.added} −{counts.removed}\n\n" + "\n".join(lines)
+        await asyncio.to_thread(
+            keep_commit, landing, f"pull-request/{request.entry.session}", commit
+        )
+        return PullRequestDraft(
+            repository=landing.repository.top,
+            branch=branch.removeprefix(_BRANCHES),
+            commit=commit,
+            base=landing.branch,
+            title=title,
+            body=f"{body.strip()}\n\n{table}\n".lstrip(),
+        )
+
+
+def _note_old_git(landing: PreparedLanding) -> str:
+    if has_merge_tree(landing.repository):
+        return ""
+    version = ".".join(map(str, git_version(landing.repository)))
+    return f"git {version} is older than 2.38: renamed files are not followed"

@@ -1,0 +1,140 @@
+"""The work of an agent as commits: what is on its branch and what is not committed yet.
+
+Nothing in the agent's worktree is touched: files, index and branch stay as they are. Everything
+here blocks.
+"""
+
+import hashlib
+from pathlib import Path
+
+from msgspec import Struct
+
+from quarterdeck.agent.checkpoints.file_state import path_text
+from quarterdeck.system.git.command import GitIdentity
+from quarterdeck.system.git.references import BRANCHES, OWN_REFERENCES, read_reference
+from quarterdeck.system.git.repository import GitRepository, expect_repository
+from quarterdeck.system.git.tree_snapshot import TreeRecorder
+from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.worktrees import Worktree
+
+from ..errors import LandingRefusedError
+from .commit import read_commits, read_tree, write_commit
+from .tree_change import diff_trees, list_filtered
+
+__all__ = [
+    "AgentWork",
+    "LandedWork",
+    "is_ancestor",
+    "landed_reference",
+    "read_landed",
+    "record_work",
+    "write_rest",
+]
+
+_MOST_NAMED = 5
+
+
+class AgentWork(Struct, frozen=True, kw_only=True):
+    """What an agent has done by now."""
+
+    repository: GitRepository
+    """Its worktree."""
+    head: str
+    """The commit that is checked out there."""
+    head_tree: str
+    branch: str | None
+    """The whole name of its branch; None: no branch is checked out."""
+    tree: str
+    """All its files, committed, uncommitted and untracked; its objects are in the repository."""
+    start: str | None = None
+    """The tree with changes of the person that were carried along, if there were some."""
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something is not committed."""
+        return self.tree != self.head_tree
+
+
+def record_work(worktree: Worktree, directory: Path) -> AgentWork:
+    """Write down what is in a worktree; ``directory`` is for a private index.
+
+    Raises:
+        LandingRefusedError: it is gone, has no commit, or has uncommitted files behind a filter.
+        GitError: it cannot be read.
+    """
+    if not Path(worktree.path).is_dir():
+        raise LandingRefusedError(
+            f"the worktree {worktree.path!r} is missing; recreate it from its branch first"
+        )
+    repository = expect_repository(worktree.path)
+    head = read_reference(repository, "HEAD")
+    if head is None:
+        raise LandingRefusedError(f"{worktree.path!r} has no commit yet, so nothing can be landed")
+    tree = TreeRecorder(repository, directory, borrows=False).take()
+    branch = repository.head[5:] if repository.is_on_branch else None
+    work = AgentWork(
+        repository=repository,
+        head=head,
+        head_tree=read_tree(repository, head),
+        branch=branch if branch is not None and branch.startswith(BRANCHES) else None,
+        tree=tree,
+        start=worktree.start,
+    )
+    _expect_unfiltered(work)
+    return work
+
+
+def _expect_unfiltered(work: AgentWork) -> None:
+    """Filters never run here, so that a file behind one would be committed as it must not be."""
+    if not work.is_dirty:
+        return
+    changes = diff_trees(work.repository, work.head_tree, work.tree)
+    paths = [one.path for one in changes if not one.is_removed]
+    if found := list_filtered(work.repository, paths):
+        names = ", ".join(path_text(path) for path in found[:_MOST_NAMED])
+        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        raise LandingRefusedError(
+            f"uncommitted files are behind a git filter such as LFS, which is not run: {names}"
+            f"{more}; commit them with git in {work.repository.top!r}"
+        )
+
+
+def write_rest(work: AgentWork, message: bytes, identity: GitIdentity) -> str:
+    """The commit with all of the work: its last one, or one more on top. Raises GitError."""
+    if not work.is_dirty:
+        return work.head
+    return write_commit(work.repository, work.tree, (work.head,), message, identity=identity)
+
+
+def landed_reference(session: SessionId, into: str) -> str:
+    """The reference that remembers what of a session was landed last on a branch."""
+    key = hashlib.blake2b(into.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+    return f"{OWN_REFERENCES}landed/{session}/{key}"
+
+
+class LandedWork(Struct, frozen=True, kw_only=True):
+    """What of a session was landed last."""
+
+    tree: str
+    """The agent's files then."""
+    result: str
+    """What the branch pointed at afterwards."""
+    head: str
+    """The agent's last commit then."""
+
+
+def read_landed(repository: GitRepository, session: SessionId, into: str) -> LandedWork | None:
+    """What was landed last on a branch, if the branch still has it. Raises GitError."""
+    found = read_reference(repository, landed_reference(session, into))
+    if found is None:
+        return None
+    (mark,) = read_commits(repository, (found,))
+    if len(mark.parents) != 2 or not is_ancestor(repository, mark.parents[0], into):
+        return None
+    return LandedWork(tree=mark.tree, result=mark.parents[0], head=mark.parents[1])
+
+
+def is_ancestor(repository: GitRepository, old: str, new: str) -> bool:
+    """Whether one commit is the other, or in its history. Raises GitError."""
+    words = ("merge-base", "--is-ancestor", old, new)
+    return repository.ask(words, accepted=(0, 1)).code == 0

@@ -1,0 +1,146 @@
+"""The tool of a lead that lands the work of its agents.
+
+A lead lands on the branch of its own worktree. Any other branch is the person's: each landing there
+needs a person's permission.
+"""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+
+from quarterdeck.agent.tools.tool import Arguments
+from quarterdeck.wire.events import PermissionAsked
+from quarterdeck.wire.ids import new_request_id, new_tool_call_id
+from quarterdeck.wire.permissions import PermissionOption
+from quarterdeck.wire.worktrees import LandingMethod
+
+from ..api import AgentInfo
+from ..landing.api import LandingOptions, LandingPreview, LandingResult
+from .tool import FleetTool, FleetToolResult, failed_result
+from .tool_context import FleetToolContext
+
+__all__ = ["LANDING_TOOLS", "MergeArguments"]
+
+_PATIENCE = 3_600.0
+_OPTIONS = (
+    PermissionOption(option_id="allow", name="Allow once", kind="allow_once"),
+    PermissionOption(option_id="deny", name="Deny", kind="reject_once"),
+)
+_MOST_FILES = 20
+_OUTPUT = 4_000
+
+
+class MergeArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The arguments of ``merge``."""
+
+    agent: Annotated[
+        str, Meta(min_length=1, max_length=80, description="A name or id from list_agents.")
+    ]
+    method: Annotated[
+        LandingMethod | None, Meta(description="squash, merge or rebase; default: as configured.")
+    ] = None
+    into: Annotated[
+        str | None,
+        Meta(
+            description=(
+                "A branch; default: your own worktree's. Another needs a person's permission."
+            )
+        ),
+    ] = None
+    message: Annotated[
+        str | None, Meta(description="Message of the commit; default: from its transcript.")
+    ] = None
+    hand_back: Annotated[
+        bool, Meta(description="Send conflicts back to the agent as a prompt.")
+    ] = False
+
+
+async def _merge(seat: FleetToolContext, a: MergeArguments) -> FleetToolResult:
+    child = await seat.own(a.agent)
+    own = seat.entry.worktree
+    mine = own.branch if own is not None else None
+    into = a.into or mine or _base_of(child)
+    if into is None:
+        return failed_result(f"{child.name} has no worktree, so there is nothing to merge.")
+    is_mine = mine is not None and into.removeprefix("refs/heads/") == mine
+    options = LandingOptions(
+        method=a.method,
+        into=into,
+        message=a.message,
+        checkout=True,
+        skip_check=is_mine,
+        hand_to=child.session if a.hand_back else None,
+    )
+    if not is_mine:
+        preview = await seat.fleet.preview_landing(child.session, options)
+        if (problem := _find_problem(preview)) is not None:
+            return failed_result(problem)
+        if not preview.is_empty and not await _ask_person(seat, preview):
+            return failed_result(
+                f"A person did not permit to land {child.name} on {preview.target.branch}. "
+                "Continue without it."
+            )
+        options = replace(options, expected=preview.tree)
+    result = await seat.fleet.land(child.session, options)
+    text = _describe(result)
+    data = msgspec.to_builtins(result)
+    is_error = result.state not in ("landed", "unchanged")
+    return FleetToolResult(text=text, data=data, is_error=is_error)
+
+
+def _base_of(child: AgentInfo) -> str | None:
+    return child.worktree.base_ref if child.worktree is not None else None
+
+
+def _find_problem(preview: LandingPreview) -> str | None:
+    """Why a person need not be asked."""
+    if preview.problem is not None:
+        return f"{preview.problem[:1].upper()}{preview.problem[1:]}."
+    if preview.conflicts:
+        files = ", ".join(one.path for one in preview.conflicts[:_MOST_FILES])
+        return f"{preview.name} conflicts with {preview.target.branch}: {files}."
+    if preview.target.problem is not None and not preview.is_empty:
+        return f"{preview.target.problem[:1].upper()}{preview.target.problem[1:]}."
+    return None
+
+
+async def _ask_person(seat: FleetToolContext, preview: LandingPreview) -> bool:
+    counts = preview.counts
+    title = f"Land {preview.name} on {preview.target.branch} by {preview.method}"
+    where = f", updating the files in {preview.target.checkout}" * bool(preview.target.checkout)
+    check = f", after the check {preview.check!r}" * bool(preview.check)
+    request = PermissionAsked(
+        request=new_request_id(),
+        call=new_tool_call_id(),
+        title=title,
+        options=_OPTIONS,
+        kind="other",
+        reason=f"{counts.files} files, +{counts.added} -{counts.removed}{where}{check}",
+    )
+    timeout = seat.seconds(None, _PATIENCE)
+    return await seat.bridge.asking.permit(seat.session, request, timeout=timeout)
+
+
+def _describe(result: LandingResult) -> str:
+    match result.state:
+        case "landed":
+            counts = result.counts
+            text = (
+                f"{result.name} landed on {result.into} as {result.commit[:12]}: {counts.files} "
+                f"files, +{counts.added} -{counts.removed}."
+            )
+        case "unchanged":
+            text = f"{result.into} has all of the work of {result.name} already."
+        case _:
+            text = f"{result.name} was not landed, nothing was changed: {result.reason}."
+            text += "".join(f"\n- {one.path} ({one.kind})" for one in result.conflicts)
+            text += f"\n{result.output[-_OUTPUT:]}" if result.output else ""
+            text += f"\n{result.handed_to} was asked to fix it." if result.handed_to else ""
+    return f"{text}\n{result.note}" if result.note else text
+
+
+LANDING_TOOLS: tuple[FleetTool[FleetToolContext], ...] = (
+    FleetTool(name="merge", arguments=MergeArguments, run=_merge),
+)

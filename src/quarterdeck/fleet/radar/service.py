@@ -1,0 +1,338 @@
+"""The radar of a fleet: follows what agents do, compares their work, and notes what changes.
+
+``ChangesCounted`` and ``ConflictChanged`` are written only when they say something new; what they
+said before is read from the log, so that a new host repeats nothing.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+
+from quarterdeck.journal import Journal, JournalError
+from quarterdeck.system.errors import GitError
+from quarterdeck.system.git.repository import find_repository
+from quarterdeck.wire.events import (
+    ChangesCounted,
+    ConflictChanged,
+    NoticePosted,
+    WorktreeAssigned,
+    WorktreeReleased,
+)
+from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.record import Record
+from quarterdeck.wire.tasks import run_beside
+from quarterdeck.wire.worktrees import ConflictFile, Worktree
+
+from ..agent_entry import AgentEntry
+from ..errors import NoSuchAgentError
+from ..live_index import LiveIndex
+from ..log_writer import LogWriter
+from ..worktrees.snapshots import WorktreeSnapshots
+from .api import ConflictReport, RepositoryConflicts
+from .comparisons import WorktreeComparisons
+from .monitor import WorktreeMonitor
+from .noted_conflicts import load_noted_paths
+from .report import RadarMember, make_repository_report
+from .shared_files import TouchedFiles
+
+__all__ = ["ConflictListener", "ConflictRadar"]
+
+_log = logging.getLogger(__name__)
+_Pair = tuple[SessionId, SessionId]
+_Files = tuple[ConflictFile, ...]
+
+ConflictListener = Callable[[SessionId, SessionId, _Files], Awaitable[None]]
+"""Hears of files that two agents share for the first time; the first is the one whose change
+brought it about."""
+
+
+class ConflictRadar:
+    """Compares the work of all agents while ``run`` runs; see ``FleetRadar``."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        current: LiveIndex,
+        notes: LogWriter,
+        snapshots: WorktreeSnapshots,
+        on_new: ConflictListener | None = None,
+        *,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Args:
+        journal: the log.
+        current: who is in the fleet.
+        notes: writes to the log.
+        snapshots: of worktrees.
+        on_new: hears of each new conflict once.
+        now: seconds that never go back.
+        """
+        self._journal = journal
+        self._current = current
+        self._notes = notes
+        self._on_new = on_new
+        self._now = now
+        self._comparisons = WorktreeComparisons(snapshots)
+        self._monitor = WorktreeMonitor(now)
+        self._touched = TouchedFiles()
+        self._watched: set[SessionId] = set()
+        """Those with a worktree."""
+        self._wake = asyncio.Event()
+        self._passing = asyncio.Lock()
+        self._said: set[str] = set()
+
+    async def run(self) -> None:
+        """Follow the log until it is closed, or this is cancelled."""
+        self._watched = {entry.session for entry in self._members()}
+        async with run_beside(self._watch(), name="radar: looks"):
+            async for record in self._journal.follow(self._current.seq):
+                if self._take(record):
+                    self._wake.set()
+
+    def forget(self, session: SessionId) -> None:
+        """Take in that an agent was deleted."""
+        self._touched.forget(session)
+        self._watched.discard(session)
+        self._monitor.forget(session)
+        self._monitor.demand(session)
+        self._wake.set()
+
+    async def conflicts(self, cwd: str | None = None) -> ConflictReport:
+        """What agents change that others change too; see ``FleetRadar``."""
+        asked = time.monotonic()
+        place = await asyncio.to_thread(_find_place, cwd) if cwd is not None else None
+        await self._pass(None, since=asked)
+        groups = await asyncio.to_thread(self._group, place)
+        paths = {
+            entry.worktree.path
+            for group in groups.values()
+            for entry in group
+            if entry.worktree is not None
+        }
+        shared = self._shared()
+        found = [self._report(group, shared) for group in groups.values() if group]
+        return ConflictReport(
+            repositories=tuple(found),
+            problems=(*self._comparisons.limits, *self._comparisons.failures(paths)),
+        )
+
+    # Following
+
+    def _take(self, record: Record) -> bool:
+        """Take in a record; whether something may be due at another time than before."""
+        session = record.session
+        if isinstance(record.event, WorktreeAssigned):
+            self._watched.add(session)
+        is_due = session in self._watched and self._monitor.take(record)
+        if isinstance(record.event, WorktreeReleased):
+            self._watched.discard(session)
+            self._comparisons.forget(record.event.path)
+        if self._touched.take(record, self._directory(session)):
+            self._monitor.demand(session)
+            is_due = True
+        return is_due
+
+    def _directory(self, session: SessionId) -> str:
+        with suppress(NoSuchAgentError):
+            return self._current.get(session).wish.options.cwd
+        return os.sep
+
+    async def _watch(self) -> None:
+        while True:
+            due = self._monitor.next_due()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if due is None else max(0.0, due - self._now())):
+                    await self._wake.wait()
+            self._wake.clear()
+            if ready := self._monitor.take_due():
+                await self._pass(ready)
+
+    async def _pass(self, due: Collection[SessionId] | None, *, since: float | None = None) -> None:
+        """Look at the worktrees of some sessions, or of all, and note what is new.
+
+        ``since``: those that were looked at since then are known well enough.
+        """
+        async with self._passing:
+            try:
+                await self._look(due, since)
+                await self._note(due or ())
+            except JournalError as error:
+                _log.warning("conflicts are not in the log yet: %s", error)
+                self._retry(due)
+            except Exception:
+                # A boundary: what one look meets must not end the radar.
+                _log.exception("could not compare worktrees")
+
+    def _retry(self, due: Collection[SessionId] | None) -> None:
+        for session in due or ():
+            self._monitor.demand(session, 5.0)
+
+    def _members(self) -> list[AgentEntry]:
+        """The agents with worktrees that are compared."""
+        return [
+            entry
+            for entry in self._current.all()
+            if entry.worktree is not None and not entry.standing.is_archived
+        ]
+
+    async def _look(self, due: Collection[SessionId] | None, since: float | None) -> None:
+        members = self._members()
+        worktrees = {entry.worktree.path: entry.worktree for entry in members if entry.worktree}
+        wanted = {
+            entry.worktree.path
+            for entry in members
+            if entry.worktree is not None and (due is None or entry.session in due)
+        }
+        repositories = {worktrees[path].repository for path in wanted}
+        group = [one for one in worktrees.values() if one.repository in repositories]
+        unseen = {one.path for one in group if self._comparisons.state(one.path) is None}
+        looked = _chosen(worktrees, wanted | (unseen if len(group) > 1 else set()))
+        cost = await self._comparisons.look(looked, since=since)
+        if cost:
+            self._monitor.report_cost(cost)
+        await self._comparisons.compare({one.path for one in group})
+
+    # Noting
+
+    async def _note(self, due: Collection[SessionId]) -> None:
+        for entry in self._members():
+            assert entry.worktree is not None
+            state = self._comparisons.state(entry.worktree.path)
+            if state is not None and entry.changes != state.counts:
+                await self._notes.note(entry.session, ChangesCounted(counts=state.counts))
+        await self._note_pairs(self._outdated(self._shared()), due)
+        await self._say_limits(due)
+
+    def _shared(self) -> dict[_Pair, _Files]:
+        """What each pair of agents both change, as far as is known."""
+        members = sorted(self._members(), key=lambda entry: entry.session)
+        found: dict[_Pair, _Files] = {}
+        for place, one in enumerate(members):
+            for other in members[place + 1 :]:
+                assert one.worktree is not None and other.worktree is not None
+                if one.worktree.path == other.worktree.path:
+                    continue
+                files = self._comparisons.pair(one.worktree.path, other.worktree.path)
+                found[one.session, other.session] = (
+                    files if files is not None else one.conflicts.get(other.session, ())
+                )
+        for one, other in self._touched.pairs():
+            if (one, other) not in found:
+                found[one, other] = self._touched.common(one, other, self._top(one, other))
+        return found
+
+    def _top(self, one: SessionId, other: SessionId) -> str:
+        """The directory that files of a shared tree are named from."""
+        with suppress(ValueError):
+            return os.path.commonpath([self._directory(one), self._directory(other)])
+        return os.sep
+
+    def _outdated(self, shared: Mapping[_Pair, _Files]) -> dict[_Pair, _Files]:
+        """The pairs of which the log says something else."""
+        known: dict[_Pair, _Files] = dict.fromkeys(shared, ())
+        stale: set[_Pair] = set()
+        for entry in self._current.all():
+            for other in entry.conflicts:
+                known.setdefault(_ordered(entry.session, other), ())
+        for pair in known:
+            files = shared.get(pair, ())
+            one, other = pair
+            if not (self._is_noted(one, other, files) and self._is_noted(other, one, files)):
+                stale.add(pair)
+        return {pair: shared.get(pair, ()) for pair in sorted(stale)}
+
+    async def _note_pairs(self, pairs: Mapping[_Pair, _Files], due: Collection[SessionId]) -> None:
+        """Write what agents share into the sessions of both, as far as it is not there."""
+        if not pairs:
+            return
+        noted = await self._journal.query(lambda db: load_noted_paths(db, pairs))
+        events: dict[SessionId, list[ConflictChanged]] = {}
+        new: list[tuple[SessionId, SessionId, _Files]] = []
+        for (one, other), files in pairs.items():
+            fresh = tuple(file for file in files if file.path not in noted[one, other])
+            first, second = (other, one) if other in due and one not in due else (one, other)
+            if fresh:
+                new.append((first, second, fresh))
+            for mine, theirs in ((first, second), (second, first)):
+                if self._is_noted(mine, theirs, files):
+                    continue
+                paths = tuple(file.path for file in fresh) if mine == first else ()
+                event = ConflictChanged(other=theirs, files=files, new_paths=paths)
+                events.setdefault(mine, []).append(event)
+        for session, some in events.items():
+            await self._notes.note(session, *some)
+        if self._on_new is not None:
+            for one, other, files in new:
+                await self._on_new(one, other, files)
+
+    def _is_noted(self, mine: SessionId, theirs: SessionId, files: _Files) -> bool:
+        """Whether the log says so already; of a session that was deleted it has nothing to say."""
+        try:
+            return self._current.get(mine).conflicts.get(theirs, ()) == files
+        except NoSuchAgentError:
+            return True
+
+    async def _say_limits(self, due: Collection[SessionId]) -> None:
+        session = next((one for one in due if one in self._watched), None)
+        for sentence in self._comparisons.limits if session is not None else ():
+            if sentence in self._said or session is None:
+                continue
+            self._said.add(sentence)
+            _log.warning("%s", sentence)
+            await self._notes.note(session, NoticePosted(title=sentence, severity="warning"))
+
+    # Reporting
+
+    def _group(self, place: str | None) -> dict[str, list[AgentEntry]]:
+        """The agents to report about, by repository; reads the disk for those without worktree."""
+        sharing = {session for pair in self._touched.pairs() for session in pair}
+        groups: dict[str, list[AgentEntry]] = {}
+        for entry in sorted(self._current.all(), key=lambda entry: entry.spawned):
+            if entry.standing.is_archived:
+                continue
+            if (worktree := entry.worktree) is not None:
+                state = self._comparisons.state(worktree.path)
+                key = state.snapshot.repository.common_dir if state else worktree.repository
+            elif entry.session in sharing:
+                key = _find_place(entry.wish.options.cwd)
+            else:
+                continue
+            if place is None or key == place:
+                groups.setdefault(key, []).append(entry)
+        return groups
+
+    def _report(
+        self, group: Iterable[AgentEntry], shared: Mapping[_Pair, _Files]
+    ) -> RepositoryConflicts:
+        members = [self._member(entry) for entry in group]
+        worktrees = [one.entry.worktree for one in members if one.entry.worktree is not None]
+        top = worktrees[0].repository if worktrees else members[0].entry.wish.options.cwd
+        return make_repository_report(top, members, shared)
+
+    def _member(self, entry: AgentEntry) -> RadarMember:
+        worktree = entry.worktree
+        if worktree is None:
+            return RadarMember(entry=entry)
+        path = worktree.path
+        return RadarMember(
+            entry=entry, state=self._comparisons.state(path), base=self._comparisons.base(path)
+        )
+
+
+def _chosen(worktrees: Mapping[str, Worktree], paths: Collection[str]) -> list[Worktree]:
+    return [worktree for path, worktree in sorted(worktrees.items()) if path in paths]
+
+
+def _ordered(one: SessionId, other: SessionId) -> _Pair:
+    return (one, other) if one < other else (other, one)
+
+
+def _find_place(directory: str) -> str:
+    """What is one repository for all of its worktrees; a directory outside of any is its own."""
+    with suppress(GitError):
+        if (repository := find_repository(directory)) is not None:
+            return repository.common_dir
+    return os.path.realpath(directory)
