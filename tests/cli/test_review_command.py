@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.cli.fleet.diff import PatchPainter
+from quarterdeck.cli.fleet.diff import PatchPrinter
 from tests.support.deadlines import SOON
 from tests.support.review_project import git, make_repository
 
@@ -169,12 +169,12 @@ def test_comments_are_made_sent_and_resolved(done, run: Run, tree: Path):
 
 def test_a_patch_for_a_terminal_is_coloured_and_harmless():
     patch = b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-- \x1b[2Jold\r\n+new\xff\n"
-    painter = PatchPainter(has_colour=True)
+    painter = PatchPrinter(has_colour=True)
     shown = "".join(painter.paint(patch[at : at + 7]) for at in range(0, len(patch), 7))
     shown += painter.finish()
     lines = shown.splitlines()
     assert lines[1] == "\x1b[1m--- a/x\x1b[0m"
     assert lines[4] == "\x1b[31m-- \\x1b[2Jold\\r\x1b[0m"
     assert lines[5] == "\x1b[32m+new\\xff\x1b[0m"
-    plain = PatchPainter(has_colour=False)
+    plain = PatchPrinter(has_colour=False)
     assert "\x1b" not in plain.paint(patch) + plain.finish()

@@ -68,9 +68,7 @@ COMMANDS = {
     "merge": LazyCommand(
         "quarterdeck.cli.fleet.landing:merge", "Land the work of AGENT on a branch."
     ),
-    "land": LazyCommand(
-        "quarterdeck.cli.fleet.landing:land", "Land several agents, each after its check."
-    ),
+    "land": LazyCommand("quarterdeck.cli.fleet.landing:land", "Land AGENTS one after the other."),
     "interrupt": LazyCommand(
         "quarterdeck.cli.fleet.agent_control:interrupt", "Interrupt the running turn of each agent."
     ),

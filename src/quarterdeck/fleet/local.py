@@ -298,8 +298,8 @@ class LocalFleet:
             opener = open_session or AgentOpener(places, environment, journal)
             fleet = cls(journal, current, starting, opener, bounds, places)
             async with fleet._running():
-                await fleet._management.recover()
                 await fleet._landing.recover()
+                await fleet._management.recover()
                 if resume_running:
                     await fleet._resume_all(recovered)
                 yield fleet
@@ -308,8 +308,8 @@ class LocalFleet:
     async def _running(self) -> AsyncGenerator[None]:
         async with (
             run_beside(self._current.follow(), name="fleet: current state"),
-            run_beside(self._management.keep_tidy(), name="fleet: worktrees"),
             run_beside(self._radar.run(), name="fleet: radar"),
+            run_beside(self._management.keep_tidy(), name="fleet: worktrees"),
         ):
             try:
                 # Before agents work on: what changes from here on is theirs.

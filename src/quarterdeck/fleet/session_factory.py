@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from quarterdeck.config.loader import load_config
 from quarterdeck.config.places import Places
-from quarterdeck.config.schema import LandingSettings, Settings
+from quarterdeck.config.schema import Settings
 from quarterdeck.config.trust import TrustStore
 from quarterdeck.config.workspace import find_workspace
 from quarterdeck.drivers.agent_description import Agent
@@ -108,15 +108,6 @@ class SessionFactory:
         """
         return find_agent(agent, self.places)
 
-    def load_landing_settings(self, directory: str) -> LandingSettings:
-        """How work is landed in a directory; a project's own settings count if it is trusted.
-        Touches the disk. Raises ConfigError.
-        """
-        path = Path(directory)
-        trusted = TrustStore(self.places.trust_file).is_trusted(find_workspace(path).project)
-        config = load_config(self.places, directory=path, environ=self.environment, trusted=trusted)
-        return config.settings.landing
-
     async def check(self, wish: SpawnOptions) -> SessionOptions:
         """The options of a wish, with the agent's own name.
 
@@ -132,7 +123,7 @@ class SessionFactory:
         Touches the disk. Raises ConfigError.
         """
         path = Path(directory)
-        trusted = TrustStore(self.places.trust_file).is_trusted(find_workspace(path).root)
+        trusted = TrustStore(self.places.trust_file).is_trusted(find_workspace(path).project)
         config = load_config(self.places, directory=path, environ=self.environment, trusted=trusted)
         return config.settings
 

@@ -408,6 +408,32 @@ async def test_a_queue_is_cancelled_and_shown_as_interrupted_after_a_restart(yar
     assert await yard.events("ann", ChangesLanded) == []
 
 
+async def test_a_queue_whose_host_ended_is_shown_as_interrupted(folder: Path):
+    await in_thread(new_repository, folder / "project", {"a.txt": "a\n"})
+    await in_thread(git, folder / "project", "checkout", "-q", "-b", "elsewhere")
+    checks = folder / "home" / "state" / "landing" / "checks"
+    async with fleet_of(folder / "home") as fleet:
+        yard = Yard(fleet, Casting(), folder)
+        await yard.spawn("ann", {"ann.txt": "ann\n"})
+        await yard.spawn("bob", {"bob.txt": "bob\n"})
+        options = LandingOptions(check="test ! -e bob.txt || sleep 100")
+        info = await fleet.queue_landings(["ann", "bob"], options)
+        async with asyncio.timeout(SOON):
+            while [one.state for one in info.entries] != ["landed", "checking"]:
+                info = await fleet.wait_landing(info.id, seen=info.revision)
+        path = folder / "home" / "state" / "landing" / "queues" / f"{info.id}.json"
+        as_killed = path.read_bytes()
+    # As if the first had landed and the host was killed before the queue was written.
+    path.write_bytes(as_killed.replace(b'"state":"landed"', b'"state":"merging"', 1))
+    (checks / "quarterdeck-check-left").mkdir()
+    async with fleet_of(folder / "home") as fleet:
+        (info,) = await fleet.landings()
+        assert [one.state for one in info.entries] == ["landed", "interrupted"]
+        assert info.is_done and list(checks.iterdir()) == []
+        main = await in_thread(git, folder / "project", "ls-tree", "--name-only", "main")
+        assert main.split() == ["a.txt", "ann.txt"]
+
+
 async def test_queues_of_different_branches_are_refused(yard: Yard):
     await yard.spawn("ann", {"ann.txt": "ann\n"})
     await yard.spawn("bob", {})

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from quarterdeck.fleet.client import HostClient
     from quarterdeck.fleet.review.api import AgentChanges, ChangedFile, FilePatch, ReviewSince
 
-__all__ = ["PatchPainter", "choose_files", "diff", "format_stat", "report_notes", "since_option"]
+__all__ = ["PatchPrinter", "choose_files", "diff", "format_stat", "report_notes", "since_option"]
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 _LETTERS = {"new": "A", "deleted": "D", "renamed": "R", "copied": "C"}
@@ -172,7 +172,7 @@ def _name(file: "ChangedFile") -> str:
 async def _write_patch(
     fleet: "HostClient", agent: str, paths: tuple[str, ...], asked: dict[str, Any]
 ) -> None:
-    painter = PatchPainter(has_colour="NO_COLOR" not in os.environ) if is_terminal() else None
+    painter = PatchPrinter(has_colour="NO_COLOR" not in os.environ) if is_terminal() else None
     after: int | None = 0
     tree = None
     is_cut = False
@@ -187,7 +187,7 @@ async def _write_patch(
     report_notes(await fleet.changes(agent, turn=asked["turn"], since=asked["since"]))
 
 
-class PatchPainter:
+class PatchPrinter:
     """A patch for a terminal, piece by piece: coloured, with nothing that acts on it."""
 
     def __init__(self, *, has_colour: bool) -> None:

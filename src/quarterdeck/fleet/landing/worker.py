@@ -94,6 +94,10 @@ class LandingRequest(Struct, frozen=True, kw_only=True):
         return self.options.into or self.worktree.base_ref or "?"
 
 
+async def _do_nothing() -> None:
+    pass
+
+
 class LandingWorker:
     """Lands the work of one agent, for a caller or for a queue."""
 
@@ -114,15 +118,22 @@ class LandingWorker:
         await current.until(lambda: not self._find_workers(current.get(session)))
 
     async def land_now(
-        self, agent: str, options: LandingOptions, tree: CheckTree | None = None
+        self,
+        agent: str,
+        options: LandingOptions,
+        tree: CheckTree | None = None,
+        on_check: Callable[[], Awaitable[None]] = _do_nothing,
     ) -> LandingResult:
-        """Land, to the end; ``tree``: where to check. Raises NoSuchAgentError."""
+        """Land, to the end. Raises NoSuchAgentError.
+
+        ``tree``: where to check. ``on_check``: called before the check.
+        """
         entry = await self.context.current.find(agent)
         try:
             request = await self.request(agent, options)
             lock = self._locks.setdefault(request.worktree.repository, asyncio.Lock())
             async with lock:
-                return await self._land(request, tree)
+                return await self._land(request, tree, on_check)
         except (LandingRefusedError, OperatingSystemError) as error:
             into = options.into or (entry.worktree.base_ref if entry.worktree else None) or "?"
             notes = "; ".join(getattr(error, "__notes__", []))
@@ -145,13 +156,18 @@ class LandingWorker:
         landing = await self.lander.prepare(session, request.worktree, options)
         return landing, request.message, request.method
 
-    async def _land(self, request: LandingRequest, tree: CheckTree | None) -> LandingResult:
+    async def _land(
+        self,
+        request: LandingRequest,
+        tree: CheckTree | None,
+        on_check: Callable[[], Awaitable[None]],
+    ) -> LandingResult:
         problem = self.find_refusal(request)
         if problem is not None:
             raise LandingRefusedError(problem)
         for attempt in (1, 2):
             try:
-                return await self._land_once(request, tree)
+                return await self._land_once(request, tree, on_check)
             except ReferencesMovedError as error:
                 if attempt == 2:
                     raise LandingRefusedError(
@@ -159,7 +175,12 @@ class LandingWorker:
                     ) from error
         raise AssertionError("the second attempt returns or raises")
 
-    async def _land_once(self, request: LandingRequest, tree: CheckTree | None) -> LandingResult:
+    async def _land_once(
+        self,
+        request: LandingRequest,
+        tree: CheckTree | None,
+        on_check: Callable[[], Awaitable[None]],
+    ) -> LandingResult:
         entry, options = request.entry, request.options
         landing = await self.lander.prepare(entry.session, request.worktree, options)
         if options.expected not in (None, landing.work.tree):
@@ -184,6 +205,7 @@ class LandingWorker:
         if landing.checkout is not None:
             await self.expect_checkout(landing, plan, options)
         if request.check is not None:
+            await on_check()
             failed = await self._check(request, plan, tree)
             if failed is not None:
                 result = replace(result, state="check", reason=failed[0], output=failed[1])
