@@ -209,9 +209,7 @@ class LocalFleet:
         self.close_terminal = self._terminals.close
 
     def _expose_worktrees(self) -> None:
-        service = WorktreeManagement(self.worktree_service)
-        self._recover_worktrees = service.recover
-        self._tidy_worktrees = service.keep_tidy
+        service = self._management = WorktreeManagement(self.worktree_service)
         self.worktrees = service.worktrees
         self.remove_worktree = service.remove_worktree
         self.discard_worktree = service.discard_worktree
@@ -247,7 +245,7 @@ class LocalFleet:
             load_settings=starting.load_settings,
             read_last_words=lambda session, most: last_words(self, session, most),
             deliver=self._deliver,
-            release=WorktreeRelease(self.worktree_service),
+            release=WorktreeRelease(self._management),
         )
 
     def _expose_landings(self) -> None:
@@ -304,7 +302,7 @@ class LocalFleet:
             fleet = cls(journal, current, starting, opener, bounds, places)
             async with fleet._running():
                 await fleet._landing.recover()
-                await fleet._recover_worktrees()
+                await fleet._management.recover()
                 if resume_running:
                     await fleet._resume_all(recovered)
                 yield fleet
@@ -314,7 +312,7 @@ class LocalFleet:
         async with (
             run_beside(self._current.follow(), name="fleet: current state"),
             run_beside(self._radar.run(), name="fleet: radar"),
-            run_beside(self._tidy_worktrees(), name="fleet: worktrees"),
+            run_beside(self._management.keep_tidy(), name="fleet: worktrees"),
         ):
             try:
                 # Before agents work on: what changes from here on is theirs.

@@ -4,7 +4,7 @@ from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.worktrees import Worktree
 
 from ..errors import AgentNotReadyError
-from ..worktrees.service import WorktreeService
+from ..worktrees.management import WorktreeManagement
 
 __all__ = ["WorktreeRelease"]
 
@@ -12,7 +12,7 @@ __all__ = ["WorktreeRelease"]
 class WorktreeRelease:
     """Marks worktrees as landed; one that need not be kept a day is removed at once."""
 
-    def __init__(self, worktrees: WorktreeService) -> None:
+    def __init__(self, worktrees: WorktreeManagement) -> None:
         self._worktrees = worktrees
 
     async def __call__(self, session: SessionId, worktree: Worktree, commit: str) -> str | None:

@@ -37,6 +37,8 @@ class WorktreeManagement:
 
     def __init__(self, service: WorktreeService) -> None:
         self._service = service
+        self.settings = service.settings
+        self.mark_landed = service.mark_landed
 
     async def worktrees(
         self, *, repository: str | None = None, measure: bool = False
