@@ -47,7 +47,7 @@ def main() -> int:
             parser.error(f"cannot compare {', '.join(unknown)}; only {', '.join(COMPARED)}")
         try:
             return compare_with(chosen.against, chosen.parts or COMPARED, size)
-        except (CommitNotFoundError, AgentFailedError) as error:
+        except (CommitNotFoundError, AgentFailedError, RuntimeError) as error:
             sys.exit(f"bench: {error}")
     stamp = describe_run(size) if chosen.write_docs else ""
     found = run_parts(chosen.parts or PARTS, size)

@@ -123,7 +123,7 @@ class _Plan:
     seconds: float = 6.0
     """For which they speak."""
     keys: int = 40
-    entries: int = 2_000
+    entries: int = 200
     """Of a long session."""
 
 

@@ -7,7 +7,9 @@ outside: by the command line, on a terminal, or by the programs in ``bench/peers
 import contextlib
 import json
 import os
+import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -34,7 +36,7 @@ default = "short"
 short = ["{_SHORT}"]
 [[scenes.long.replies]]
 repeat = %d
-parts = [{{ tool = "read", arguments = {{ path = "file.txt" }} }}]
+parts = [{{ tool = "read", arguments = {{ path = "file{{{{n}}}}.txt" }} }}]
 [[scenes.long.replies]]
 parts = ["{_LAST}"]
 """
@@ -53,7 +55,6 @@ class FleetRig:
         self._project = self._home / "project"
         self._stderr = folder / f"{name}-fleet.stderr"
         self._project.mkdir(parents=True)
-        (self._project / "file.txt").write_text("a line\n" * 40)
         self._environment = {
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",
@@ -82,6 +83,8 @@ class FleetRig:
 
     def run_clients(self, seconds: float, agents: int) -> Cost:
         """Let agents speak to two clients of a host: its CPU in a second, and the delay."""
+        used = Path(self._environment["QUARTERDECK_HOME"])
+        shutil.rmtree(used / "state", ignore_errors=True)  # the agents have the same names again
         answer = self._run_peer("fleet_clients.py", str(seconds), str(agents))
         return Cost(wall=answer["p50"], cpu=answer["cpu"])
 
@@ -152,6 +155,8 @@ class FleetRig:
     def _write_sessions(self, entries: int) -> None:
         script = self._home / "model.toml"
         script.write_text(_SCRIPT % (entries // 2))
+        for number in range(1, entries // 2 + 1):
+            (self._project / f"file{number}.txt").write_text("a line\n" * 40)
         for scene, name in (("short", "a-short"), ("long", "b-long")):
             model = ("spawn", "-m", f"scripted/{script}", "-n", name)
             self._run(*model, f"scene:{scene}")
@@ -165,8 +170,10 @@ class FleetRig:
         (folder / f"{name}.toml").write_text(words)
 
     def _on_terminal(self) -> contextlib.AbstractContextManager[Screen]:
+        """Open the workbench in a new directory: what was open in another is not restored."""
+        folder = Path(tempfile.mkdtemp(dir=self._home))
         command = [str(self._checkout.program)]
-        return on_terminal(command, cwd=self._project, environment=self._environment)
+        return on_terminal(command, cwd=folder, environment=self._environment)
 
     def _run_peer(self, name: str, *words: str) -> dict[str, float]:
         """Run a program of that commit's bench; its answer."""

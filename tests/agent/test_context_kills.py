@@ -12,13 +12,13 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "tests/agent/kill_compactions.py"
 
 
-def kill(folder: Path, kills: int, seed: int) -> list[int]:
+def kill(folder: Path, kills: int, seed: int, timeout: float = 55) -> list[int]:
     done = subprocess.run(
         [sys.executable, PROGRAM, folder, str(kills), str(seed)],
         env={"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=timeout,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return [int(number) for number in re.findall(r"\d+", done.stdout)]
@@ -32,8 +32,8 @@ def test_a_kill_in_the_middle_of_a_compaction(tmp_path: Path):
 
 
 @pytest.mark.stress
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1300)
 def test_a_hundred_kills_in_the_middle_of_compactions(tmp_path: Path):
-    kills, _, cut = kill(tmp_path, 100, seed=2)
+    kills, _, cut = kill(tmp_path, 100, seed=2, timeout=1200)
     assert kills == 100
     assert cut >= 10

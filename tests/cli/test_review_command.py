@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.cli.fleet.diff import PatchPainter
+from quarterdeck.cli.fleet.diff import PatchPrinter
 from tests.support.deadlines import SOON
 from tests.support.review_project import git, make_repository
 
@@ -76,7 +76,7 @@ def change(tree: Path) -> None:
     (tree / "a.txt").write_text(changed)
     (tree / "sub" / "b.txt").rename(tree / "sub" / "c.txt")
     (tree / "p.bin").write_bytes(b"\0\1")
-    (tree / "new ☃.txt").write_text("new\n")
+    (tree / "new ☃\n.txt").write_text("new\n")
 
 
 def test_a_diff_is_a_patch_a_summary_or_json(done, run: Run, tree: Path):
@@ -89,11 +89,11 @@ def test_a_diff_is_a_patch_a_summary_or_json(done, run: Run, tree: Path):
     written = git(tree.parent / "reviewed", "write-tree")
     assert written == git(tree, "write-tree")
     assert done("diff", "ann", "--name-only").splitlines() == [
-        "a.txt", "new ☃.txt", "p.bin", "sub/c.txt",
+        "a.txt", '"new ☃\\n.txt"', "p.bin", "sub/c.txt",
     ]  # fmt: skip
     assert [line.split() for line in done("diff", "ann", "--stat").splitlines()] == [
         ["M", "+2", "-2", "a.txt"],
-        ["A", "+1", "-0", "new", "☃.txt"],
+        ["A", "+1", "-0", '"new', '☃\\n.txt"'],
         ["M", "+0", "-0", "p.bin", "(binary)"],
         ["R", "+0", "-0", "sub/b.txt", "=>", "sub/c.txt"],
         ["4", "files,", "+3", "-2"],
@@ -117,10 +117,10 @@ def test_a_diff_is_a_patch_a_summary_or_json(done, run: Run, tree: Path):
 def test_a_review_is_shown_decided_and_undone(done, run: Run, tree: Path):
     assert done("review", "ann").startswith("no changes against main (")
     change(tree)
-    assert "hunk 2: line 17" in done("review", "ann", "a.txt")
+    assert "hunk 2, line 17: line 16" in done("review", "ann", "a.txt")
     assert done("review", "ann", "--accept", "a.txt:1") == "accepted: a.txt\n"
     assert git(tree, "show", ":a.txt").decode() == OLD.replace("line 3\n", "three\n")
-    assert "hunk 1 (accepted): line 1" in done("review", "ann", "a.txt")
+    assert "hunk 1 (accepted), line 1" in done("review", "ann", "a.txt")
     assert "±" in done("review", "ann")
     assert done("review", "ann", "--reject", "a.txt:2", "--reject", "p.bin") == (
         "rejected: a.txt, p.bin\n"
@@ -169,12 +169,12 @@ def test_comments_are_made_sent_and_resolved(done, run: Run, tree: Path):
 
 def test_a_patch_for_a_terminal_is_coloured_and_harmless():
     patch = b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-- \x1b[2Jold\r\n+new\xff\n"
-    painter = PatchPainter(has_colour=True)
+    painter = PatchPrinter(has_colour=True)
     shown = "".join(painter.paint(patch[at : at + 7]) for at in range(0, len(patch), 7))
     shown += painter.finish()
     lines = shown.splitlines()
     assert lines[1] == "\x1b[1m--- a/x\x1b[0m"
     assert lines[4] == "\x1b[31m-- \\x1b[2Jold\\r\x1b[0m"
     assert lines[5] == "\x1b[32m+new\\xff\x1b[0m"
-    plain = PatchPainter(has_colour=False)
+    plain = PatchPrinter(has_colour=False)
     assert "\x1b" not in plain.paint(patch) + plain.finish()

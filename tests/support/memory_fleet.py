@@ -83,6 +83,9 @@ from quarterdeck.wire.record import Record
 from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.usage import Cost, TokenUsage
 
+from .memory_landings import MemoryLandings
+from .memory_reviews import MemoryReviews
+
 OPTIONS = (
     PermissionOption(option_id="yes", name="Allow", kind="allow_once"),
     PermissionOption(option_id="always", name="Always allow ls", kind="allow_always"),
@@ -90,10 +93,11 @@ OPTIONS = (
 )
 
 
-class FakeFleet:
+class FakeFleet(MemoryReviews, MemoryLandings):
     """A ``Fleet`` that keeps all in memory. ``stop`` ends the programs in its terminals."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.records: list[Record] = []
         self.infos: dict[SessionId, AgentInfo] = {}
         self.standings: dict[SessionId, AgentStatus] = {}

@@ -2,12 +2,13 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from quarterdeck.system.errors import GitError, GitUnsafeError
 from quarterdeck.system.git.references import resolve_commit
-from quarterdeck.system.git.repository import expect_repository
+from quarterdeck.system.git.repository import GitRepository, expect_repository
 from quarterdeck.system.git.worktree import (
     RAW_ATTRIBUTES,
     add_worktree,
@@ -24,7 +25,7 @@ from tests.support.work_trees import git, new_repository, state_of
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     top = new_repository(tmp_path / "project", {"a.txt": "a\n", "src/b.py": "b = 1\n"})
-    os.symlink("a.txt", top / "link")
+    (top / "link").symlink_to("a.txt")
     (top / "run.sh").write_text("#!/bin/sh\n")
     (top / "run.sh").chmod(0o755)
     Path(os.fsdecode(os.fsencode(top) + b'/odd\n\xff".txt')).write_text("odd\n")
@@ -33,10 +34,12 @@ def project(tmp_path: Path) -> Path:
     return top
 
 
-def add(project: Path, path: Path, branch: str | None = "quarterdeck/docs", **more: object):
+def add(
+    project: Path, path: Path, branch: str | None = "quarterdeck/docs", **more: Any
+) -> GitRepository:
     repository = expect_repository(str(project))
     commit = resolve_commit(repository, "HEAD")
-    return add_worktree(repository, str(path), commit=commit, branch=branch, **more)  # pyright: ignore
+    return add_worktree(repository, str(path), commit=commit, branch=branch, **more)
 
 
 def test_git_takes_it_for_a_worktree_of_its_own(project, tmp_path):
@@ -161,7 +164,7 @@ def test_sha256_and_a_git_directory_behind_a_link(tmp_path):
     git(top, "add", "-A")
     git(top, "commit", "-qm", "first")
     (top / ".git").rename(tmp_path / "store")
-    os.symlink(tmp_path / "store", top / ".git")
+    (top / ".git").symlink_to(tmp_path / "store")
     made = Path(add(top, tmp_path / "docs").top)
     assert git(made, "status", "--porcelain") == ""
 
@@ -188,7 +191,7 @@ def test_nothing_that_a_hostile_repository_names_is_run(tmp_path):
 
 def test_a_link_in_place_of_the_directory_of_worktrees_is_refused(project, tmp_path):
     (tmp_path / "elsewhere").mkdir()
-    os.symlink(tmp_path / "elsewhere", project / ".git" / "worktrees")
+    (project / ".git" / "worktrees").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(GitUnsafeError, match="symbolic link"):
         add(project, tmp_path / "docs")
     assert list((tmp_path / "elsewhere").iterdir()) == []
@@ -213,7 +216,7 @@ def test_directories_that_may_not_be_written_to_are_deleted_and_links_not_follow
     (deep / "file").write_text("x")
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "kept").write_text("x")
-    os.symlink(tmp_path / "outside", tmp_path / "top" / "out")
+    (tmp_path / "top" / "out").symlink_to(tmp_path / "outside")
     deep.chmod(0o500)
     deep.parent.chmod(0o500)
     delete_directory(str(tmp_path / "top"))

@@ -6,6 +6,7 @@ import pytest
 from textual.widgets import Input
 
 from quarterdeck.wire.session_options import SessionLimits, SessionOptions, list_set
+from quarterdeck.wire.worktrees import WorktreeOptions
 from quarterdeck.workbench.screens.spawn import OptionTextError, SpawnScreen, parse_option_text
 from tests.support.memory_fleet import FakeFleet
 from tests.support.workbench_app import opened, until
@@ -15,7 +16,7 @@ TEXT = (
     "effort=high transport=acp agent_mode=plan resume=0b1d fork=true system_prompt='Be brief.' "
     "roots=/a roots='/b c' allow='bash(git log:*)' deny=fetch tools=read tools=bash "
     "denied_tools=fetch limits.cost=0.5 limits.tokens=10 limits.model_calls=3 limits.seconds=4 "
-    "environment.TOKEN=a=b"
+    "environment.TOKEN=a=b worktree=docs worktree.base=main worktree.carry=true"
 )
 
 
@@ -36,9 +37,22 @@ def test_a_text_sets_every_option():
         denied_tools=("fetch",),
         limits=SessionLimits(cost=0.5, tokens=10, model_calls=3, seconds=4.0),
         environment={"TOKEN": "a=b"},
+        worktree=WorktreeOptions(name="docs", base="main", carry=True),
     )
     unset = set(SessionOptions.__struct_fields__) - {"limits"} - set(list_set(options))
     assert unset == {"mcp_servers"}  # too much for a line of text
+
+
+@pytest.mark.parametrize(
+    ("text", "worktree"),
+    [
+        ("worktree=yes", WorktreeOptions()),
+        ("worktree=no", WorktreeOptions(is_off=True)),
+        ("worktree.path=/w/x", WorktreeOptions(path="/w/x")),
+    ],
+)
+def test_a_worktree_is_asked_for_by_a_word(text: str, worktree: WorktreeOptions):
+    assert parse_option_text(text).worktree == worktree
 
 
 def test_no_text_sets_nothing():

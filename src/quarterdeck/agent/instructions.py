@@ -72,9 +72,9 @@ class InitialInstructions(Struct, eq=False):
             return text
         if len(text) > self.room:
             self.problems.append(f"{shown} is truncated: instructions may have {_MOST} characters")
-        told, self.room = text[: self.room], max(0, self.room - len(text))
-        if told:
-            self.found.append(InstructionsFile(path=shown, text=told))
+        kept, self.room = text[: self.room], max(0, self.room - len(text))
+        if kept:
+            self.found.append(InstructionsFile(path=shown, text=kept))
         return text
 
 
@@ -140,19 +140,19 @@ class NestedInstructions(Struct, kw_only=True, eq=False):
         if not wanted:
             return
         async with self._telling:  # calls run side by side, and each file is told once
-            told = frozenset(conversation.memory.added)
+            known = frozenset(conversation.memory.added)
             spent = sum(map(len, conversation.memory.added.values()))
-            for event in await asyncio.to_thread(self._find, wanted, told, spent):
+            for event in await asyncio.to_thread(self._find, wanted, known, spent):
                 await emit(event)
 
-    def _find(self, paths: tuple[str, ...], told: frozenset[str], spent: int) -> list[Event]:
+    def _find(self, paths: tuple[str, ...], known: frozenset[str], spent: int) -> list[Event]:
         found: dict[str, Event] = {}
         for path in paths:
             for folder in _chain(self.root, Path(path).parent):
                 for name in INSTRUCTIONS_FILES:
                     file = folder / name
                     source = str(file.relative_to(self.root))
-                    if source in told or source in found or file in self.known:
+                    if source in known or source in found or file in self.known:
                         continue
                     event = self._event(file, source, spent)
                     if event is not None:
@@ -176,8 +176,8 @@ class NestedInstructions(Struct, kw_only=True, eq=False):
             return NoticePosted(title=title, severity="warning")
         cut = "\n[The rest is omitted.]" if len(text) > _MOST_NESTED else ""
         folder = Path(source).parent
-        said = (
+        message = (
             f"# Instructions from {source}\nThe project wrote these; they apply to work below "
             f"{folder}.\n\n{text[:_MOST_NESTED].strip()}{cut}"
         )
-        return ContextAdded(source=source, text=said)
+        return ContextAdded(source=source, text=message)

@@ -230,9 +230,9 @@ async def _answer(
     assert isinstance(call.command, AnsweredCommand)
     await _begin(turn, prompted)
     try:
-        said = await call.command.answer(session, call.words)
+        answer = await call.command.answer(session, call.words)
     except QuarterdeckError as error:
-        said = f"Failed: {error}"
+        answer = f"Failed: {error}"
     except asyncio.CancelledError:
         await turn.emit(TurnEnded(stop="cancelled"))
         raise
@@ -240,7 +240,7 @@ async def _answer(
         _log.exception("command /%s failed", call.command.name)
         reason = f"internal error: {type(error).__name__}: {error}"
         return await _end_answer(turn, TurnEnded(stop="failed", reason=reason))
-    return await _tell(turn, said)
+    return await _tell(turn, answer)
 
 
 async def _say(turn: "Turn", prompted: Prompted, text: str) -> TurnEnded:

@@ -353,7 +353,7 @@ class NativeAgent:
             find_hooks, session_environment, self._environment, id_
         )
         stack.push_async_callback(setup.hooks.close)
-        setup.servers, told = await find_servers(
+        setup.servers, more = await find_servers(
             session_environment,
             self._environment,
             system.roots,
@@ -377,9 +377,9 @@ class NativeAgent:
             NoticePosted(title=str(notice), severity="warning")
             for notice in (*session_environment.config.notices, *session_environment.problems)
         )
-        told = (*notices, *told, *problems)
+        more = (*notices, *more, *problems)
         session = Session(
-            id_, journal, setup, gate, past.conversation, commands, title=past.title, notices=told
+            id_, journal, setup, gate, past.conversation, commands, title=past.title, notices=more
         )
         setup.workspace.make_children = make_children_factory(
             session, setup, session_environment, shelves

@@ -282,8 +282,8 @@ async def run_prompt_hooks(hooks: Hooks, emit: HookEmit, prompted: Prompted) -> 
     """A prompt as the model is to be told it; a text: why it must not be told at all."""
     if not hooks.has("prompt"):
         return prompted
-    told = prompted.content if prompted.told is None else prompted.told
-    words = [block.text for block in told if isinstance(block, TextContent)]
+    content = prompted.content if prompted.told is None else prompted.told
+    words = [block.text for block in content if isinstance(block, TextContent)]
     typed = [block.text for block in prompted.content if isinstance(block, TextContent)]
     facts = {
         "prompt": "\n".join(words),
@@ -296,7 +296,7 @@ async def run_prompt_hooks(hooks: Hooks, emit: HookEmit, prompted: Prompted) -> 
         return f"hook {verdict.by} refused the prompt: {verdict.refused}"
     if not verdict.context:
         return prompted
-    return replace(prompted, told=(*told, *map(text, verdict.context)))
+    return replace(prompted, told=(*content, *map(text, verdict.context)))
 
 
 async def run_start_hooks(
@@ -314,15 +314,15 @@ async def run_stop_hooks(turn: "Turn", continued: int) -> Prompted | None:
         return None
     facts = {"stop": "end_turn", "continued": continued, "answer": _answer(turn.conversation)}
     verdict = await hooks.run("turn_end", facts, turn.emit)
-    said = verdict.again or verdict.refused
-    if said is None:
+    reason = verdict.again or verdict.refused
+    if reason is None:
         return None
     if continued >= hooks.most_continued:
         title = f"Hook {verdict.by} asked to continue the turn too often"
-        most = f"hooks.continue_at_most is {hooks.most_continued}; it said: {said}"
+        most = f"hooks.continue_at_most is {hooks.most_continued}; it said: {reason}"
         await turn.emit(NoticePosted(title=title, severity="warning", description=most))
         return None
-    return Prompted(content=(text(said),), message=new_message_id(), origin="hook", steers=True)
+    return Prompted(content=(text(reason),), message=new_message_id(), origin="hook", steers=True)
 
 
 def _answer(conversation: "Conversation") -> str:

@@ -189,9 +189,9 @@ class _Children(Struct, eq=False):
 
 def child_end_text(name: str, ended: ChildEnded) -> Prompted:
     """What the model is told of a child in the background that is over."""
-    told = text(f"[Agent {name} ({ended.child}): {ended.how}]\n{ended.answer}")
+    content = text(f"[Agent {name} ({ended.child}): {ended.how}]\n{ended.answer}")
     message = new_message_id()
-    return Prompted(content=(told,), message=message, origin="agent", sender=ended.child)
+    return Prompted(content=(content,), message=message, origin="agent", sender=ended.child)
 
 
 async def close_children(journal: "Journal", records: Iterable[Record]) -> None:

@@ -156,8 +156,8 @@ async def _end_the_rest(turn: Turn, uses: tuple[ToolUsePart, ...], announced: se
                 continue
             if use.id not in announced:
                 await _announce(turn, use, announced, _decoded(use.arguments))
-            told = text_outcome("The call was cancelled before it started.", is_error=True)
-            await _finish(turn, use, "cancelled", told, "cancelled")
+            outcome = text_outcome("The call was cancelled before it started.", is_error=True)
+            await _finish(turn, use, "cancelled", outcome, "cancelled")
     except QuarterdeckError:
         _log.exception("could not log the ends of the calls")
 
@@ -274,8 +274,8 @@ async def _run(turn: Turn, ready: _Ready, room: asyncio.Semaphore) -> bool:
             await turn.watch.before_call(turn, ready.prepared.call)
             outcome = await _execute(turn, ready, verdict.containment)
     except asyncio.CancelledError:
-        told = text_outcome("The call was cancelled before it finished.", is_error=True)
-        await _finish(turn, use, "cancelled", told, "cancelled")
+        cancelled = text_outcome("The call was cancelled before it finished.", is_error=True)
+        await _finish(turn, use, "cancelled", cancelled, "cancelled")
         raise
     try:
         outcome = await _reviewed(turn, ready, outcome)

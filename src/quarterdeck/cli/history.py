@@ -96,12 +96,12 @@ def describe_empty_history(where: Path | None, others: Iterable["HistorySession"
     places = Counter(past.cwd for past in others)
     if where is None or not places:
         return "No sessions of other agents are on disk."
-    told = f"No sessions of {escape_controls(str(where))}"
+    text = f"No sessions of {escape_controls(str(where))}"
     above = next((one for one in where.parents if str(one) in places), None)
     if above is not None:
         there = f"{places[str(above)]} of {escape_controls(str(above))} above it"
-        return f"{told}; {there}: quarterdeck history -C {_quoted(above)}"
-    return f"{told}; --all lists {places.total()} sessions of other directories."
+        return f"{text}; {there}: quarterdeck history -C {_quoted(above)}"
+    return f"{text}; --all lists {places.total()} sessions of other directories."
 
 
 def format_session_heading(past: "HistorySession") -> str:
@@ -131,10 +131,10 @@ class SessionTally:
 
     def text(self) -> str:
         """What it comes to, in a line."""
-        told = f"= {self._prompts} prompt{'s' * (self._prompts != 1)}"
+        text = f"= {self._prompts} prompt{'s' * (self._prompts != 1)}"
         if not self._usage.total:
-            return told
-        return f"{told}, {count(self._usage.input)} tokens in, {count(self._usage.output)} out"
+            return text
+        return f"{text}, {count(self._usage.input)} tokens in, {count(self._usage.output)} out"
 
 
 def _title(past: "HistorySession") -> str:

@@ -471,10 +471,10 @@ def _find(beginning: str, known: "Sequence[Grant]") -> "Grant":
     exact = [grant for grant in found if grant.id == beginning]
     if len(exact or found) == 1:
         return (exact or found)[0]
-    told = "several begin with" if found else "there is no grant"
+    problem = "several begin with" if found else "there is no grant"
     listed = [f"  {_described(grant)}" for grant in (found or known)[:_MOST_LISTED]]
     rest = "; there are:\n" + "\n".join(listed) if listed else "; there are none"
-    raise NoSuchGrantError(f"{told} {beginning!r}{rest}")
+    raise NoSuchGrantError(f"{problem} {beginning!r}{rest}")
 
 
 def _described(grant: "Grant") -> str:

@@ -68,9 +68,7 @@ COMMANDS = {
     "merge": LazyCommand(
         "quarterdeck.cli.fleet.landing:merge", "Land the work of AGENT on a branch."
     ),
-    "land": LazyCommand(
-        "quarterdeck.cli.fleet.landing:land", "Land several agents, each after its check."
-    ),
+    "land": LazyCommand("quarterdeck.cli.fleet.landing:land", "Land AGENTS one after the other."),
     "interrupt": LazyCommand(
         "quarterdeck.cli.fleet.agent_control:interrupt", "Interrupt the running turn of each agent."
     ),
@@ -102,6 +100,9 @@ COMMANDS = {
     "history": LazyCommand(
         "quarterdeck.cli.history:history",
         "List the sessions that other agents store on disk.",
+    ),
+    "worktrees": LazyCommand(
+        "quarterdeck.cli.fleet.worktrees:worktrees", "List and manage the worktrees of agents."
     ),
     "terminal": LazyCommand(
         "quarterdeck.cli.fleet.terminal:terminal",

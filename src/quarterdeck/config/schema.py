@@ -410,6 +410,25 @@ class NotificationSettings(Value, frozen=True, kw_only=True):
     """Hours of the day without notifications, such as ``22:00-07:00``."""
 
 
+class LandingSettings(Value, frozen=True, kw_only=True):
+    """How the work of agents is landed. See ``docs/landing.md``."""
+
+    method: LandingMethod = "squash"
+    """One commit (``squash``), a merge commit with the agent's commits (``merge``), or the agent's
+    commits on top of the branch (``rebase``)."""
+    check: str | None = None
+    """A command line for the shell that must succeed before work is landed, such as ``make test``.
+    It runs in a temporary worktree with the result. Unset: no check."""
+    check_timeout: Seconds = 1800.0
+    """How long the check may take before it is ended and counts as failed."""
+    batch: bool = False
+    """Whether a queue checks all agents together first; if that fails, it searches for the agent
+    whose work fails and lands the others."""
+    on_failure: Literal["hand-back", "report"] = "hand-back"
+    """What a queue does with work that conflicts or fails the check: send it to its agent as a
+    prompt, or only report it."""
+
+
 class WorktreeSettings(Value, frozen=True, kw_only=True):
     """Git worktrees of agents."""
 
@@ -444,29 +463,6 @@ class WorktreeSettings(Value, frozen=True, kw_only=True):
     trash_ignored: bool = False
     """Whether a discarded worktree keeps all its ignored files, such as build output, and not only
     those that were copied into it and changed."""
-
-
-class LandingSettings(Value, frozen=True, kw_only=True):
-    """How the work of agents is landed. See ``docs/landing.md``."""
-
-    method: LandingMethod = "squash"
-    """One commit (``squash``), a merge commit with the agent's commits (``merge``), or the agent's
-    commits on top of the branch (``rebase``)."""
-    check: str | None = None
-    """A command line for the shell that must succeed before work is landed, such as ``make test``.
-    It runs in a temporary worktree with the result. Unset: no check."""
-    check_timeout: Seconds = 1800.0
-    """How long the check may take before it is ended and counts as failed."""
-    batch: bool = False
-    """Whether a queue checks all agents together first; if that fails, it searches for the agent
-    whose work fails and lands the others."""
-    on_failure: Literal["hand-back", "report"] = "hand-back"
-    """What a queue does with work that conflicts or fails the check: send it to its agent as a
-    prompt, or only report it."""
-    worktree: Literal["keep", "remove"] = "keep"
-    """What happens to the agent's worktree after its work has landed."""
-    branch: Literal["keep", "delete"] = "keep"
-    """What happens to the agent's branch when its worktree is removed after a landing."""
 
 
 class Settings(Value, frozen=True, kw_only=True):

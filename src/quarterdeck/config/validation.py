@@ -87,8 +87,10 @@ def describe_type(annotation: Any) -> str:
     """Say in words what a setting takes."""
     if get_origin(annotation) is Annotated:
         base, *marks = get_args(annotation)
-        told = [mark.description for mark in marks if isinstance(mark, Meta) and mark.description]
-        return told[0] if told else describe_type(base)
+        descriptions = [
+            mark.description for mark in marks if isinstance(mark, Meta) and mark.description
+        ]
+        return descriptions[0] if descriptions else describe_type(base)
     if choices := choices_of(annotation):
         return " or ".join(f'"{choice}"' for choice in choices)
     if get_origin(annotation) in (Union, types.UnionType):

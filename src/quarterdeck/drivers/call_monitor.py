@@ -87,39 +87,41 @@ class CallMonitor:
 
     def started(self, start: ToolCallStarted) -> None:
         """A call is announced."""
-        told = self._calls[start.call] = _KnownCall(
+        known = self._calls[start.call] = _KnownCall(
             title=start.title, name=start.name, kind=start.kind
         )
-        self._take(told, start)
+        self._take(known, start)
 
     def updated(self, update: ToolCallUpdated) -> None:
         """More is said of a call."""
-        told = self._calls.get(update.call)
-        if told is None:
+        known = self._calls.get(update.call)
+        if known is None:
             return
         for name in ("title", "name", "kind"):
             value = getattr(update, name)
             if not isinstance(value, UnsetType):
-                setattr(told, name, value)
-        self._take(told, update)
+                setattr(known, name, value)
+        self._take(known, update)
 
     def _take(
-        self, told: _KnownCall, event: ToolCallStarted | ToolCallUpdated | ToolCallEnded
+        self, known: _KnownCall, event: ToolCallStarted | ToolCallUpdated | ToolCallEnded
     ) -> None:
         if isinstance(event.content, tuple) and event.content:
-            told.content = event.content
-            told.diffs.update((item.path, None) for item in event.content if isinstance(item, Diff))
+            known.content = event.content
+            known.diffs.update(
+                (item.path, None) for item in event.content if isinstance(item, Diff)
+            )
         if isinstance(event.locations, tuple) and event.locations:
-            told.locations = event.locations
+            known.locations = event.locations
         raw = getattr(event, "raw_input", None)
         if raw and not isinstance(raw, UnsetType):
-            told.raw_input = raw
+            known.raw_input = raw
 
     def decided(self, call: ToolCallId, *, allowed: bool) -> None:
         """Somebody or something has decided about a call."""
-        told = self._calls.get(call)
-        if told is not None and told.decided != "allowed":
-            told.decided = "allowed" if allowed else "refused"
+        known = self._calls.get(call)
+        if known is not None and known.decided != "allowed":
+            known.decided = "allowed" if allowed else "refused"
 
     def permitted(self, call: Call, *, by_person: bool) -> None:
         """A call was permitted that may write these files."""
@@ -174,57 +176,59 @@ class CallMonitor:
 
     def find(self, call: Call) -> ToolCallId | None:
         """The call under way that something belongs to which the agent has us do."""
-        for id_, told in reversed(self._calls.items()):
+        for id_, known in reversed(self._calls.items()):
             if call.command is not None:
-                if told.kind in ("execute", "other") and call.command in self._commands(told, call):
+                if known.kind in ("execute", "other") and call.command in self._commands(
+                    known, call
+                ):
                     return id_
-            elif any(use.path in self._paths(told) for use in call.paths):
+            elif any(use.path in self._paths(known) for use in call.paths):
                 return id_
         return None
 
-    def _commands(self, told: _KnownCall, call: Call) -> Iterator[str]:
+    def _commands(self, known: _KnownCall, call: Call) -> Iterator[str]:
         wanted = core_command(call.command or "", call.cwd)
-        for text in (_fields(told.raw_input).get("command"), told.title):
+        for text in (_fields(known.raw_input).get("command"), known.title):
             if isinstance(text, str) and core_command(text, call.cwd) == wanted:
                 yield call.command or ""
 
-    def _paths(self, told: _KnownCall) -> set[str]:
-        named = [location.path for location in told.locations]
-        named += [item.path for item in told.content if isinstance(item, Diff)]
-        given = _fields(told.raw_input).values()
+    def _paths(self, known: _KnownCall) -> set[str]:
+        named = [location.path for location in known.locations]
+        named += [item.path for item in known.content if isinstance(item, Diff)]
+        given = _fields(known.raw_input).values()
         named += [value for value in given if isinstance(value, str) and value[:1] == "/"]
         return {posixpath.join(self._around.cwd, path) for path in named}
 
     async def violation(self, end: ToolCallEnded, held: Enforcement) -> PermissionViolated | None:
         """What was wrong with a call that is over; None: nothing, as far as can be told."""
-        told = self._calls.pop(end.call, None)
-        if told is None or end.status != "completed" or told.decided == "allowed":
+        known = self._calls.pop(end.call, None)
+        if known is None or end.status != "completed" or known.decided == "allowed":
             return None
-        self._take(told, end)
-        if told.kind not in ("read", "search", "execute", *_CHANGES):
+        self._take(known, end)
+        if known.kind not in ("read", "search", "execute", *_CHANGES):
             return None
         if any(
-            isinstance(x, TerminalItem) and x.terminal_id in self._terminals for x in told.content
+            isinstance(x, TerminalItem) and x.terminal_id in self._terminals for x in known.content
         ):
             return None
-        call = await call_of(_question(end.call, told), self._around, self._gate)
+        call = await call_of(_question(end.call, known), self._around, self._gate)
         writes = {use.resolved for use in call.paths if use.access == "write"}
         if writes and writes <= self._written:
             return None
-        reason = await self._reason(told, call, held)
+        reason = await self._reason(known, call, held)
         if reason is None:
             return None
         self._written |= writes  # told once
         return PermissionViolated(
             request=new_request_id(),
             call=end.call,
-            title=told.title,
-            kind=told.kind,
+            title=known.title,
+            kind=known.kind,
             reason=reason,
         )
 
-    async def _reason(self, told: _KnownCall, call: Call, held: Enforcement) -> str | None:
-        if told.decided == "refused" and told.kind not in ("read", "search"):
+    async def _reason(self, known: _KnownCall, call: Call, held: Enforcement) -> str | None:
+        if known.decided == "refused" and known.kind not in ("read", "search"):
             return "it was denied, but the agent did it"
         # What an agent leaves unsaid is no proof that it did something else.
         decision = await self._gate.judge(replace(call, doubts=()))
@@ -235,11 +239,11 @@ class CallMonitor:
                 return None  # a server of ours checks its calls itself
             case Deny(by=by) if by.kind == "rule":
                 return decision.reason
-            case _ if held.is_left(told.kind):
+            case _ if held.is_left(known.kind):
                 return None
             case Deny():
                 return decision.reason
-            case _ if told.kind in ("read", "search"):
+            case _ if known.kind in ("read", "search"):
                 return None
             case _:
                 return f"no permission was requested: {decision.reason}"
@@ -249,17 +253,17 @@ def _fields(raw_input: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", raw_input) if isinstance(raw_input, dict) else {}
 
 
-def _question(call: ToolCallId, told: _KnownCall) -> PermissionAsked:
-    named = [*told.locations, *(ToolCallLocation(path=path) for path in told.diffs)]
+def _question(call: ToolCallId, known: _KnownCall) -> PermissionAsked:
+    named = [*known.locations, *(ToolCallLocation(path=path) for path in known.diffs)]
     return PermissionAsked(
         request=new_request_id(),
         call=call,
-        title=told.title,
+        title=known.title,
         options=(),
-        kind=told.kind,
-        name=told.name,
+        kind=known.kind,
+        name=known.name,
         locations=tuple(named),
-        raw_input=told.raw_input,
+        raw_input=known.raw_input,
     )
 
 

@@ -27,12 +27,12 @@ def read_fingerprint(roots: Iterable[str]) -> Fingerprint | None:
     for root in roots:
         try:
             top = expect_repository(os.path.realpath(root)).top
-            said = ask_git(root, _STATUS, most=_MOST, seconds=_SECONDS)
+            status = ask_git(root, _STATUS, most=_MOST, seconds=_SECONDS)
         except GitError:
             return None
-        if said.is_cut:
+        if status.is_cut:
             return None
-        for entry in filter(None, said.data.split(b"\0")):
+        for entry in filter(None, status.data.split(b"\0")):
             path = os.path.join(top, os.fsdecode(entry[3:]))  # noqa: PTH118
             found[path] = (os.fsdecode(entry[:2]), *_state(path))
     return found

@@ -159,7 +159,7 @@ def _late(origin: str, event: ToolCallStarted | ToolCallUpdated | ToolCallEnded)
 
 
 def _as_update(start: ToolCallStarted) -> ToolCallUpdated:
-    said: dict[str, Any] = {
+    data: dict[str, Any] = {
         "title": start.title or UNSET,
         "name": start.name if start.name is not None else UNSET,
         "kind": start.kind,
@@ -168,15 +168,15 @@ def _as_update(start: ToolCallStarted) -> ToolCallUpdated:
         "locations": start.locations or UNSET,
         "raw_input": start.raw_input if start.raw_input is not None else UNSET,
     }
-    return ToolCallUpdated(call=start.call, **said)
+    return ToolCallUpdated(call=start.call, **data)
 
 
 def _as_start(update: ToolCallUpdated) -> ToolCallStarted:
     fields = ("name", "kind", "status", "content", "locations", "raw_input")
-    said: dict[str, Any] = {
+    data: dict[str, Any] = {
         field: value
         for field in fields
         if not isinstance(value := getattr(update, field), UnsetType)
     }
-    title = update.title if isinstance(update.title, str) else said.get("name") or update.call
-    return ToolCallStarted(call=update.call, title=title, **said)
+    title = update.title if isinstance(update.title, str) else data.get("name") or update.call
+    return ToolCallStarted(call=update.call, title=title, **data)

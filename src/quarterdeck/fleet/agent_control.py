@@ -1,6 +1,7 @@
 """Control of agents: spawned, resumed, prompted, interrupted, renamed, ended, deleted."""
 
 from collections.abc import Coroutine
+from dataclasses import replace as copy
 from typing import Any
 
 from msgspec.structs import replace
@@ -8,12 +9,12 @@ from msgspec.structs import replace
 from quarterdeck.drivers.driver import ClosedAs
 from quarterdeck.policy.modes import parse_mode
 from quarterdeck.wire.content import ContentBlock, text
-from quarterdeck.wire.events import Origin, SessionChanged
+from quarterdeck.wire.events import Event, Origin, SessionChanged, WorktreeAssigned
 from quarterdeck.wire.ids import MessageId, SessionId, new_message_id, new_session_id
 from quarterdeck.wire.tasks import BackgroundTasks
 
 from .agent_entry import AgentEntry
-from .agent_runner import AgentRunner
+from .agent_runner import AgentRunner, AgentStart
 from .api import AgentInfo, QueuedPrompt, SentMessage, SpawnOptions
 from .errors import AgentNotReadyError
 from .live_index import LiveIndex
@@ -22,6 +23,8 @@ from .mcp.orchestration import Orchestration
 from .prompt_queue import PromptQueues
 from .session_factory import SessionFactory
 from .supervisor import Supervisor
+from .worktrees.builder import MadeWorktree
+from .worktrees.service import WorktreeService
 
 __all__ = ["AgentControl", "AgentLifecycle"]
 
@@ -148,6 +151,7 @@ class AgentLifecycle:
         starting: SessionFactory,
         crew: Supervisor,
         tools: Orchestration,
+        worktrees: WorktreeService,
         work: BackgroundTasks,
     ) -> None:
         """Args:
@@ -155,12 +159,14 @@ class AgentLifecycle:
         starting: makes an agent's start of the options.
         crew: owns the agents that are live.
         tools: what agents that lead are told.
+        worktrees: makes the worktrees in which agents work.
         work: what is begun here is finished there, also when the caller goes away.
         """
         self._current = current
         self._starting = starting
         self._crew = crew
         self._tools = tools
+        self._worktrees = worktrees
         self._work = work
 
     async def spawn(self, wish: SpawnOptions) -> AgentInfo:
@@ -168,10 +174,32 @@ class AgentLifecycle:
         if wish.parent is not None:
             parent = await self._current.find(wish.parent)
             wish = replace(wish, parent=parent.session)
+        options = await self._starting.check(wish)
+        worktree = await self._worktrees.find_wanted(options)
+        if worktree is not None:
+            options = replace(options, worktree=worktree)
+            return await self._started_as(self._spawn_in_worktree(replace(wish, options=options)))
         start = await self._starting.new(wish, new_session_id())
-        introduction = await self._tools.introduction(start.wish)
-        first = _first(wish.prompt, wish.parent, introduction)
+        first = await self._first(wish, start)
         return await self._started_as(self._crew.start_new(start, wish.name, first))
+
+    async def _spawn_in_worktree(self, wish: SpawnOptions) -> AgentEntry:
+        """Make the worktree, then start the agent in it; a start that fails takes it along."""
+        async with self._crew.reserve_name(wish.name, wish.options.agent) as name:
+            made = await self._worktrees.make(wish.options, name)
+            try:
+                options = replace(wish.options, cwd=made.cwd)
+                start = await self._starting.new(replace(wish, options=options), new_session_id())
+                start = copy(start, noted=_assignment(made))
+                first = await self._first(wish, start)
+                return await self._crew.start_new(start, name, first, is_reserved=True)
+            except BaseException:
+                await self._worktrees.undo(made)
+                raise
+
+    async def _first(self, wish: SpawnOptions, start: AgentStart) -> QueuedPrompt | None:
+        introduction = await self._tools.introduction(start.wish)
+        return _first(wish.prompt, wish.parent, introduction)
 
     async def resume(self, agent: str) -> AgentInfo:
         """Start an agent that is not live again."""
@@ -183,6 +211,7 @@ class AgentLifecycle:
                 f"{entry.name!r} cannot be resumed: {entry.wish.options.agent} reported no "
                 "session id"
             )
+        await self._worktrees.check(entry)
         start = await self._starting.again(entry)
         return await self._started_as(self._crew.start_again(start))
 
@@ -200,8 +229,25 @@ class AgentLifecycle:
         parent = entry.wish.parent_session
         if parent is not None and self._crew.get(parent) is None:
             parent = None  # nobody is there any more whose it could be
+        if entry.worktree is not None:
+            return await self._started_as(self._fork_in_worktree(entry, parent, name, prompt))
+        await self._worktrees.check(entry)
         start = await self._starting.fork(entry, new_session_id(), parent)
         return await self._started_as(self._crew.start_new(start, name, _first(prompt)))
+
+    async def _fork_in_worktree(
+        self, entry: AgentEntry, parent: SessionId | None, name: str | None, prompt: str | None
+    ) -> AgentEntry:
+        """Start a copy in a worktree of its own, which is in the same state."""
+        async with self._crew.reserve_name(name, entry.wish.options.agent) as free:
+            made = await self._worktrees.copy(entry, free)
+            try:
+                start = await self._starting.fork(entry, new_session_id(), parent, made.cwd)
+                start = copy(start, noted=_assignment(made))
+                return await self._crew.start_new(start, free, _first(prompt), is_reserved=True)
+            except BaseException:
+                await self._worktrees.undo(made)
+                raise
 
     async def kill(self, agent: str, *, reason: str | None = None) -> None:
         """End the agent and all its processes now; its children too."""
@@ -236,6 +282,12 @@ class AgentLifecycle:
 
     async def _started_as(self, work: Coroutine[Any, Any, AgentEntry]) -> AgentInfo:
         return self._current.info(await self._work.finish(work))
+
+
+def _assignment(made: MadeWorktree) -> tuple[Event, ...]:
+    """What is noted about a worktree when its agent starts."""
+    assigned = WorktreeAssigned(worktree=made.worktree, includes=made.includes)
+    return (assigned, *made.notices)
 
 
 def _first(

@@ -54,6 +54,8 @@ class AgentStart:
     """What was set at its first start and is not kept, such as values of variables."""
     tools: "tuple[Tool, ...]" = ()
     """Tools of the fleet for our own agent; others get theirs with the opening."""
+    noted: tuple[Event, ...] = ()
+    """What is written to the log right after the start, such as the worktree that it works in."""
     rules: "tuple[Rule, ...]" = ()
     """Rules for our own agent, besides those of the wish."""
     on_terminal: "Callable[[HeadlessTerminal], None] | None" = None

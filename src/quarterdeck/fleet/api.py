@@ -30,6 +30,7 @@ from .landing.api import FleetLandings
 from .method import fleet_method
 from .radar.api import FleetRadar
 from .review.api import FleetReviews
+from .worktrees.api import FleetWorktrees
 
 __all__ = [
     "TERMINAL_VARIABLE",
@@ -296,7 +297,15 @@ class WorkbenchRegistration(Protocol):
         ...
 
 
-class Fleet(FleetTerminals, FleetCheckpoints, FleetReviews, FleetLandings, FleetRadar, Protocol):
+class Fleet(
+    FleetTerminals,
+    FleetWorktrees,
+    FleetCheckpoints,
+    FleetReviews,
+    FleetRadar,
+    FleetLandings,
+    Protocol,
+):
     """Many agents, and terminals beside them."""
 
     @fleet_method(changes=True)

@@ -18,6 +18,9 @@
     │   └── WorktreeSetupError   a set-up command failed
     ├── LandingRefusedError  the work of an agent cannot be landed as it is
     ├── NoSuchLandingError   no landing has this id
+    ├── WorktreeError        a worktree cannot be used or removed as it is
+    │   ├── NoSuchWorktreeError  none has this name, path or agent
+    │   └── WorktreeSetupError   a set-up command failed
     ├── WorkbenchCallError   a workbench did not do what it was called for
     │   ├── NoWorkbenchError     none is open
     │   ├── WorkbenchGoneError   it was closed meanwhile
@@ -134,6 +137,18 @@ class FleetLimitError(FleetError):
     """A limit on agents, depth or terminals; the message names it."""
 
 
+class LandingRefusedError(FleetError):
+    """The work of an agent cannot be landed as it is; nothing was changed, and it says why."""
+
+
+class NoSuchLandingError(FleetError):
+    """No landing has this id."""
+
+    def __init__(self, landing: str) -> None:
+        super().__init__(f"there is no landing {landing!r}; `quarterdeck land --list` shows them")
+        self.landing = landing
+
+
 class WorktreeError(FleetError):
     """A worktree cannot be used, removed or restored as it is; the message says why."""
 
@@ -153,18 +168,6 @@ class NoSuchWorktreeError(WorktreeError):
 
 class WorktreeSetupError(WorktreeError):
     """A set-up command of a worktree failed, so the agent did not start."""
-
-
-class LandingRefusedError(FleetError):
-    """The work of an agent cannot be landed as it is; nothing was changed, and it says why."""
-
-
-class NoSuchLandingError(FleetError):
-    """No landing has this id."""
-
-    def __init__(self, landing: str) -> None:
-        super().__init__(f"there is no landing {landing!r}; `quarterdeck land --list` shows them")
-        self.landing = landing
 
 
 class WorkbenchCallError(FleetError):

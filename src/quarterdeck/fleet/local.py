@@ -26,6 +26,7 @@ from .api import FleetStatus, ImportedSession, InboxItem, TerminalInfo
 from .attached_workbenches import AttachedWorkbenches
 from .checkpoints.service import CheckpointService
 from .inbox import Inbox
+from .landing.release import WorktreeRelease
 from .landing.service import LandingService
 from .landing.worker import LandingContext
 from .live_index import FleetReader, LiveIndex
@@ -47,7 +48,7 @@ from .session_factory import AgentOpener, SessionFactory
 from .sessions.importer import SessionImporter
 from .supervisor import FleetLimits, Supervisor
 from .terminals import HostTerminals, LiveAgentTerminals
-from .worktrees.snapshots import WorktreeSnapshots
+from .worktrees.management import WorktreeManagement
 
 __all__ = ["HOST_KILLED", "LocalFleet", "recover_agents"]
 
@@ -117,7 +118,9 @@ class LocalFleet:
             starting.find,
             bounds.reach,
         )
-        opener = self._tools.wrap_opener(opener)
+        self.worktree_service = starting.make_worktrees(current, self._notes)
+        """The worktrees of its agents, for the parts that compare and land them."""
+        opener = self.worktree_service.wrap_opener(self._tools.wrap_opener(opener))
         self._checkpoints = CheckpointService(
             places,
             starting.environment,
@@ -138,18 +141,21 @@ class LocalFleet:
         self._terminals = HostTerminals(
             starting.environment, LiveAgentTerminals(current, self._crew)
         )
-        snapshots = WorktreeSnapshots(starting.state / "snapshots")
+        snapshots = self.worktree_service.snapshots
         self._radar = ConflictRadar(
             journal, current, self._notes, snapshots, self._tools.tell_conflict
         )
         self._reader = FleetReader(journal, current)
-        self._lifecycle = AgentLifecycle(current, starting, self._crew, self._tools, self._work)
+        self._lifecycle = AgentLifecycle(
+            current, starting, self._crew, self._tools, self.worktree_service, self._work
+        )
         self._expose_agents(
             self._reader,
             self._lifecycle,
             AgentControl(current, self._notes, queues, self._crew, self._work),
         )
         self._expose_inbox_and_terminals()
+        self._expose_worktrees()
         changes = ChangeReader(starting.state, snapshots)
         self._expose_reviews(ReviewSource(journal, current, self._notes, changes, self._work))
         self._landing = LandingService(self._landing_context(starting), self._work)
@@ -199,6 +205,18 @@ class LocalFleet:
         self.resize_terminal = self._terminals.resize
         self.close_terminal = self._terminals.close
 
+    def _expose_worktrees(self) -> None:
+        service = WorktreeManagement(self.worktree_service)
+        self._recover_worktrees = service.recover
+        self._tidy_worktrees = service.keep_tidy
+        self.worktrees = service.worktrees
+        self.remove_worktree = service.remove_worktree
+        self.discard_worktree = service.discard_worktree
+        self.trash = service.trash
+        self.restore_worktree = service.restore_worktree
+        self.recreate_worktree = service.recreate_worktree
+        self.prune_worktrees = service.prune_worktrees
+
     def _expose_reviews(self, source: ReviewSource) -> None:
         reviews = ReviewService(source)
         self.changes = reviews.changes
@@ -223,9 +241,10 @@ class LocalFleet:
             current=self._current,
             notes=self._notes,
             directory=starting.places.state / "landing",
-            load_settings=starting.load_landing_settings,
+            load_settings=starting.load_settings,
             read_last_words=lambda session, most: last_words(self, session, most),
             deliver=self._deliver,
+            release=WorktreeRelease(self.worktree_service),
         )
 
     def _expose_landings(self) -> None:
@@ -282,6 +301,7 @@ class LocalFleet:
             fleet = cls(journal, current, starting, opener, bounds, places)
             async with fleet._running():
                 await fleet._landing.recover()
+                await fleet._recover_worktrees()
                 if resume_running:
                     await fleet._resume_all(recovered)
                 yield fleet
@@ -291,6 +311,7 @@ class LocalFleet:
         async with (
             run_beside(self._current.follow(), name="fleet: current state"),
             run_beside(self._radar.run(), name="fleet: radar"),
+            run_beside(self._tidy_worktrees(), name="fleet: worktrees"),
         ):
             try:
                 # Before agents work on: what changes from here on is theirs.

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from quarterdeck.config.loader import load_config
 from quarterdeck.config.places import Places
-from quarterdeck.config.schema import LandingSettings
+from quarterdeck.config.schema import Settings
 from quarterdeck.config.trust import TrustStore
 from quarterdeck.config.workspace import find_workspace
 from quarterdeck.drivers.agent_description import Agent
@@ -27,8 +27,11 @@ from .agent_entry import AgentEntry, is_own_agent
 from .agent_runner import AgentStart
 from .api import SpawnOptions
 from .errors import InvalidOptionsError
+from .live_index import LiveIndex
+from .log_writer import LogWriter
 from .permissions.grants import load_session_grants
 from .permissions.session_gate import make_gate
+from .worktrees.service import WorktreeService
 
 if TYPE_CHECKING:
     from .agent_runner import SessionOpener
@@ -84,15 +87,20 @@ class SessionFactory:
         journal: Journal,
         grants: GrantStore,
     ) -> None:
-        self._places = places
         self.state = places.state
         """Our own directory."""
         self.places = places
+        self.state = places.state
+        """Our own directory."""
         self.environment = environment
         """The host's own."""
         self._journal = journal
         self.grants = grants
         """Lasting grants, and those of the sessions that run or ran."""
+
+    def make_worktrees(self, current: LiveIndex, notes: LogWriter) -> WorktreeService:
+        """The worktrees of the fleet whose agents this starts."""
+        return WorktreeService(self.places, self.environment, self._journal, current, notes)
 
     def find(self, agent: str) -> Agent:
         """What the agent's file says. Touches the disk. Raises UnknownAgentError,
@@ -100,14 +108,24 @@ class SessionFactory:
         """
         return find_agent(agent, self.places)
 
-    def load_landing_settings(self, directory: str) -> LandingSettings:
-        """How work is landed in a directory; a project's own settings count if it is trusted.
+    async def check(self, wish: SpawnOptions) -> SessionOptions:
+        """The options of a wish, with the agent's own name.
+
+        Raises:
+            InvalidOptionsError, UnknownAgentError, BadAgentFileError: it cannot be.
+        """
+        await asyncio.to_thread(_check_options, wish)
+        agent = await asyncio.to_thread(self.find, wish.options.agent)
+        return replace(wish.options, agent=agent.name)
+
+    def load_settings(self, directory: str) -> Settings:
+        """The settings that count in a directory; a project's own count if it is trusted.
         Touches the disk. Raises ConfigError.
         """
         path = Path(directory)
         trusted = TrustStore(self.places.trust_file).is_trusted(find_workspace(path).project)
         config = load_config(self.places, directory=path, environ=self.environment, trusted=trusted)
-        return config.settings.landing
+        return config.settings
 
     async def new(self, wish: SpawnOptions, session: SessionId) -> AgentStart:
         """A start for a wish; its name is not settled yet.
@@ -116,9 +134,7 @@ class SessionFactory:
             InvalidOptionsError, UnknownAgentError, BadAgentFileError, RuleError, UnknownModeError,
                 ConfigError: it cannot be.
         """
-        await asyncio.to_thread(_check_options, wish)
-        agent = await asyncio.to_thread(self.find, wish.options.agent)
-        options = replace(wish.options, agent=agent.name)
+        options = await self.check(wish)
         spawned = SessionSpawned(
             name=wish.name or "",
             options=options,
@@ -153,10 +169,16 @@ class SessionFactory:
         return copy(start, is_known=entry.is_known, missing=options.missing_values)
 
     async def fork(
-        self, entry: AgentEntry, session: SessionId, parent: SessionId | None
+        self,
+        entry: AgentEntry,
+        session: SessionId,
+        parent: SessionId | None,
+        cwd: str | None = None,
     ) -> AgentStart:
-        """A start for a copy of an agent. Raises as ``again``."""
+        """A start for a copy of an agent, possibly elsewhere. Raises as ``again``."""
         last = entry.wish.options
+        if cwd is not None:
+            last = replace(last, cwd=cwd)
         options = replace(
             last,
             mode=entry.mode,
@@ -193,7 +215,9 @@ class SessionFactory:
         )
         options = replace(options, mode=gate.mode)
         opening = DriverSessionOptions(
-            options=options.without_missing(), parent_session=wish.parent_session
+            # The worktree is there already, and ``cwd`` is in it.
+            options=replace(options.without_missing(), worktree=None),
+            parent_session=wish.parent_session,
         )
         wish = replace(wish, options=options)
         return AgentStart(session=session, wish=wish, opening=opening, gate=gate, around=around)

@@ -1,8 +1,8 @@
 """The agents that this process runs: starts them, ends them, keeps names and bounds."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace as copy
 
 from msgspec import Struct
@@ -71,6 +71,8 @@ class Supervisor:
         self._members: dict[SessionId, AgentRunner] = {}
         self._naming = asyncio.Lock()
         """Held from looking for a name until it is noted."""
+        self._reserved: set[str] = set()
+        """Keys of names whose agents are being prepared."""
         self._leaving: set[SessionId] = set()
         """Those that are being deleted; nobody starts them any more."""
         self._is_stopping = False
@@ -92,10 +94,33 @@ class Supervisor:
 
     # Starting
 
+    @asynccontextmanager
+    async def reserve_name(self, name: str | None, agent: str) -> AsyncGenerator[str]:
+        """Hold a free name while an agent is prepared; ``start_new`` takes it in the block.
+
+        Raises:
+            InvalidAgentNameError, NameTakenError: the wanted one cannot be had.
+        """
+        async with self._naming:
+            free = choose_free_name(name, agent, self._current.names() | self._reserved)
+            key = normalize_name(free)
+            self._reserved.add(key)
+        try:
+            yield free
+        finally:
+            self._reserved.discard(key)
+
     async def start_new(
-        self, start: AgentStart, name: str | None, first: QueuedPrompt | None
+        self,
+        start: AgentStart,
+        name: str | None,
+        first: QueuedPrompt | None,
+        *,
+        is_reserved: bool = False,
     ) -> AgentEntry:
         """Note a new agent under a free name and start it.
+
+        ``is_reserved``: the name is one that ``reserve_name`` holds for it.
 
         Raises:
             InvalidAgentNameError, NameTakenError, FleetLimitError, NoSuchAgentError,
@@ -103,10 +128,12 @@ class Supervisor:
         """
         async with self._naming:
             await self._check_parent(start.wish.parent_session)
-            start = _named(
-                start, choose_free_name(name, start.wish.options.agent, self._current.names())
-            )
-            return await self._start(start, (start.wish, *_missing(start), *_queueing(first)))
+            taken = self._current.names()
+            if not is_reserved:
+                taken |= self._reserved
+            start = _named(start, choose_free_name(name, start.wish.options.agent, taken))
+            events = (start.wish, *start.noted, *_missing(start), *_queueing(first))
+            return await self._start(start, events)
 
     async def start_again(self, start: AgentStart) -> AgentEntry:
         """Note that an agent runs again and start it. Raises AgentNotReadyError, FleetLimitError,
@@ -137,7 +164,8 @@ class Supervisor:
         async with self._naming:
             if self._is_stopping:
                 raise AgentNotReadyError("the host is stopping; start it again first")
-            free = choose_free_name(name, wish.options.agent, self._current.names())
+            taken = self._current.names() | self._reserved
+            free = choose_free_name(name, wish.options.agent, taken)
             await self._notes.note(session, replace(wish, name=free), time=time)
 
     async def _start(self, start: AgentStart, events: tuple[Event, ...]) -> AgentEntry:
@@ -276,7 +304,8 @@ class Supervisor:
             await self._notes.note(session, SessionChanged(archived=False))
 
     def _check_free(self, session: SessionId, name: str) -> None:
-        if self._current.holder(normalize_name(name)) not in (None, session):
+        key = normalize_name(name)
+        if self._current.holder(key) not in (None, session) or key in self._reserved:
             raise NameTakenError(name)
 
 

@@ -166,13 +166,13 @@ def _insert(connection: sqlite3.Connection, record: Record, event: SessionOpened
 
 
 def _resumed(event: SessionResumed) -> dict[str, Any]:
-    told = {"transport": event.transport, "agent_session": event.agent_session}
-    return {"ended": None, "reason": None} | {k: v for k, v in told.items() if v is not None}
+    changes = {"transport": event.transport, "agent_session": event.agent_session}
+    return {"ended": None, "reason": None} | {k: v for k, v in changes.items() if v is not None}
 
 
 def _changed(event: SessionChanged) -> dict[str, Any]:
-    told = {"title": event.title, "agent_session": event.agent_session, "model": event.model}
-    return {name: value for name, value in told.items() if value is not UNSET}
+    changes = {"title": event.title, "agent_session": event.agent_session, "model": event.model}
+    return {name: value for name, value in changes.items() if value is not UNSET}
 
 
 def _update(connection: sqlite3.Connection, session: SessionId, fields: dict[str, Any]) -> None:

@@ -221,9 +221,9 @@ def _answered(parts: Sequence[Part], waiting: Sequence[tuple[str, str]]) -> tupl
         is_fit = old == new and all(map(_is_plain, found.content)) and bool(found.content)
         paired.append(found if is_fit else replace(found, id=new, content=_content(found)))
     orphans = [part for result in results for part in _told(result)]
-    said = [part for part in parts if isinstance(part, TextPart | ImagePart)]
+    others = [part for part in parts if isinstance(part, TextPart | ImagePart)]
     # Opaque parts, thinking and calls are the model's: none of a user's message.
-    return tuple(paired + orphans + said) or (TextPart(text="(no text)"),)
+    return tuple(paired + orphans + others) or (TextPart(text="(no text)"),)
 
 
 def _content(result: ToolResultPart) -> tuple[TextPart | ImagePart, ...]:

@@ -161,22 +161,22 @@ def _details(thoughts: Iterable[ThinkingPart]) -> list[Any]:
 
 
 def _user(parts: Sequence[Part], profile: ModelProfile) -> Iterable[dict[str, Any]]:
-    said: list[TextPart | ImagePart] = []
+    shown: list[TextPart | ImagePart] = []
     for part in parts:
         if isinstance(part, ToolResultPart):
             yield {"role": "tool", "tool_call_id": part.id, "content": _result_text(part)}
             if images := [item for item in part.content if isinstance(item, ImagePart)]:
-                said.append(TextPart(text=f"Images of the result of call {part.id}:"))
-                said.extend(images)
+                shown.append(TextPart(text=f"Images of the result of call {part.id}:"))
+                shown.extend(images)
         elif isinstance(part, TextPart | ImagePart):
-            said.append(part)
-    if not said:
+            shown.append(part)
+    if not shown:
         return
-    if all(isinstance(part, TextPart) for part in said):
-        text = "\n\n".join(part.text for part in said if isinstance(part, TextPart))
+    if all(isinstance(part, TextPart) for part in shown):
+        text = "\n\n".join(part.text for part in shown if isinstance(part, TextPart))
         yield {"role": "user", "content": text}
     else:
-        yield {"role": "user", "content": [_content(part, profile) for part in said]}
+        yield {"role": "user", "content": [_content(part, profile) for part in shown]}
 
 
 def _result_text(part: ToolResultPart) -> str:

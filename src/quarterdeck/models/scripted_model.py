@@ -114,19 +114,19 @@ class ScriptedModel:
         await self._rest(performance.delay)
         if performance.failure is not None:
             raise _call_error(performance.failure)
-        told = PerformedParts()
+        performed = PerformedParts()
         for count, beat in enumerate(performance.beats(), 1):
             if isinstance(beat, PauseBeat):
                 await self._rest(beat.seconds)
             elif isinstance(beat, FaultBeat):
-                await self._break(beat.fault, told)
+                await self._break(beat.fault, performed)
             else:
-                told.add(beat)
+                performed.add(beat)
                 yield _delta(beat)
                 if count % _BURST == 0:
                     await self._rest(0)
         yield ReplyFinished(
-            reply=told.message(),
+            reply=performed.message(),
             stop=performance.stop,
             usage=performance.usage,
             raw_stop=performance.stop,
@@ -146,11 +146,11 @@ class ScriptedModel:
         await race_tasks(self._sleep(seconds), self._closed.wait())
         await self._rest(0)
 
-    async def _break(self, fault: ScriptFault, told: PerformedParts) -> None:
+    async def _break(self, fault: ScriptFault, performed: PerformedParts) -> None:
         """Go wrong as a vendor's wire would report it; an unknown event is passed over."""
         if fault.kind == "unknown":
             return
-        partial = told.message() if told.parts() else None
+        partial = performed.message() if performed.parts() else None
         if fault.kind == "error":
             failure = ScriptFailure(status=fault.status, message=fault.message)
             raise _call_error(failure, partial=partial)
@@ -214,10 +214,10 @@ def _texts(message: Message) -> list[str]:
 
 def _size(request: ModelRequest) -> int:
     """Bytes of all that the model is told, in our own form."""
-    told = [p for m in request.messages for p in m.parts]
+    items = [p for m in request.messages for p in m.parts]
     tools = [(t.name, t.description, t.parameters) for t in request.tools]
     return len(request.system.encode()) + sum(
-        len(msgspec.json.encode(value)) for value in (*told, *tools)
+        len(msgspec.json.encode(value)) for value in (*items, *tools)
     )
 
 

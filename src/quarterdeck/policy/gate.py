@@ -370,8 +370,8 @@ class Gate(Struct, kw_only=True, eq=False):
             why = answer.by.name or "the request was cancelled"
             # To an agent a cancelled request means that its turn is cancelled.
             is_cancelled = answer.by not in (NOBODY, _LATE)
-            told = f"This needs a person's permission, and {why}."
-            return PermissionRefused(why, told, cancelled=is_cancelled)
+            text = f"This needs a person's permission, and {why}."
+            return PermissionRefused(why, text, cancelled=is_cancelled)
         from .permission_options import choice_of
 
         option = answer.outcome.option_id
@@ -381,10 +381,10 @@ class Gate(Struct, kw_only=True, eq=False):
             if contained == "none":  # the mode may have become full-auto while it was asked
                 contained = self._contained(call)
             return PermissionGranted(option, contained)
-        told = "The person denied this call."
+        text = "The person denied this call."
         if answer.feedback:
-            told += f" They said: {answer.feedback}"
-        return PermissionRefused(answer.feedback or "denied by the person", told, option)
+            text += f" They said: {answer.feedback}"
+        return PermissionRefused(answer.feedback or "denied by the person", text, option)
 
     async def _remember(
         self,

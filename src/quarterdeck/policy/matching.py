@@ -108,13 +108,13 @@ def _words_cover(pattern: ShellPattern, run: CommandPart, call: Call) -> bool:
 def _matches_stay(run: CommandPart, named: int, call: Call) -> bool:
     """Say whether all that patterns were found to match is in the workspace."""
     words = run.command.words[1:named]
-    said = {
+    matched = {
         absolute(text, cwd=cwd, home=call.home)
         for word in words
         for text in argument_paths(word)
         for cwd in run.cwds or (call.cwd,)
     }
-    return all(_inside(use, call) for use in run.named if use.path not in said)
+    return all(_inside(use, call) for use in run.named if use.path not in matched)
 
 
 def _leads_away(word: ShellWord, run: CommandPart, call: Call) -> bool:

@@ -164,8 +164,8 @@ async def _signal_until_gone(tree: ProcessTree, number: int, seconds: float) -> 
     """Signal all of the tree, newcomers too, until none is left or time is up: who is left."""
     deadline = time.monotonic() + seconds
     pause = _FIRST_PAUSE
-    told: set[tuple[int, str]] = set()
-    while left := await asyncio.to_thread(_signal, tree, number, told):
+    signalled: set[tuple[int, str]] = set()
+    while left := await asyncio.to_thread(_signal, tree, number, signalled):
         if time.monotonic() > deadline:
             break
         await asyncio.sleep(pause)
@@ -173,13 +173,13 @@ async def _signal_until_gone(tree: ProcessTree, number: int, seconds: float) -> 
     return left
 
 
-def _signal(tree: ProcessTree, number: int, told: set[tuple[int, str]]) -> set[int]:
+def _signal(tree: ProcessTree, number: int, signalled: set[tuple[int, str]]) -> set[int]:
     """Signal each process of the tree once (SIGKILL: each time), and say which there are."""
     found = find_processes([tree], _fresh_table())
     for one in found:
-        if number != signal.SIGKILL and (one.pid, one.start) in told:
+        if number != signal.SIGKILL and (one.pid, one.start) in signalled:
             continue
-        told.add((one.pid, one.start))
+        signalled.add((one.pid, one.start))
         send_signal(one, number)
         if number != signal.SIGKILL:
             send_signal(one, signal.SIGCONT)  # a stopped process cannot act on what it was told

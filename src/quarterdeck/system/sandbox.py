@@ -158,8 +158,8 @@ def probe_bubblewrap() -> Sandbox:
         except (OSError, OperatingSystemError, subprocess.TimeoutExpired) as error:
             return Sandbox(kind="none", reason=f"bubblewrap does not run: {error}")
     if tried.returncode != 0:
-        said = tried.stderr.decode("utf-8", "replace").strip()
-        return Sandbox(kind="none", reason=f"bubblewrap does not work here: {said}")
+        errors = tried.stderr.decode("utf-8", "replace").strip()
+        return Sandbox(kind="none", reason=f"bubblewrap does not work here: {errors}")
     gaps = () if has_seccomp() else ("local sockets of daemons can be used",)
     return Sandbox(kind="bubblewrap", program=program, gaps=gaps, seals=has_seccomp())
 

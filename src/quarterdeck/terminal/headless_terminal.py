@@ -212,9 +212,9 @@ class HeadlessTerminal:
             open_emulator, *size, scrollback=scrollback, backend=backend
         )
         own = {"TERM": "xterm-256color", "COLORTERM": "truecolor", **command.env}
-        told = CommandSpec(argv=command.argv, cwd=command.cwd, env=own, inherit=command.inherit)
+        spec = CommandSpec(argv=command.argv, cwd=command.cwd, env=own, inherit=command.inherit)
         try:
-            process = await spawn_in_pty(told, screen.size, roots=roots, guard=guard)
+            process = await spawn_in_pty(spec, screen.size, roots=roots, guard=guard)
         except BaseException:
             screen.close()
             raise

@@ -299,7 +299,7 @@ async def _tell_whole(
     exchange: HttpExchange, wire: ServerWire, question: ScriptQuestion, performance: Performance
 ) -> str:
     """Answer without a stream; a fault spoils the one body there is."""
-    told = PerformedParts()
+    performed = PerformedParts()
     fault: ScriptFault | None = None
     for beat in performance.beats():
         if isinstance(beat, PauseBeat):
@@ -307,12 +307,12 @@ async def _tell_whole(
         elif isinstance(beat, FaultBeat):
             fault = beat.fault
         else:
-            told.add(beat)
+            performed.add(beat)
     if fault is not None and fault.kind == "error":
         return await _fail(
             exchange, wire, ScriptFailure(status=fault.status, message=fault.message)
         )
-    answer = wire.whole(question, told.parts(), performance.usage, performance.stop)
+    answer = wire.whole(question, performed.parts(), performance.usage, performance.stop)
     raw = msgspec.json.encode(answer)
     if fault is None or fault.kind == "unknown":
         await exchange.answer(200, raw)

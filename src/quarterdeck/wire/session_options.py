@@ -193,10 +193,10 @@ def _plain_url(url: str) -> str:
 def _show(value: "SessionOptions | AgentMcpServer") -> str:
     """A text for people and tracebacks, without secrets and without what is not set."""
     usual = {"AgentMcpServer": _NO_SERVER}.get(type(value).__name__, _UNSET)
-    told = [
+    fields = [
         f"{name}={part!r}" for name, part in asdict(value).items() if part != getattr(usual, name)
     ]
-    return f"{type(value).__name__}({', '.join(told)})"
+    return f"{type(value).__name__}({', '.join(fields)})"
 
 
 _HIDDEN = "…"

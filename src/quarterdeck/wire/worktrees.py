@@ -41,7 +41,8 @@ class WorktreeOptions(Value, frozen=True, kw_only=True):
     base: str | None = None
     """A branch, tag or commit to start from; None: what is checked out in ``cwd``."""
     path: str | None = None
-    """An existing worktree to work in, absolute; nothing is created then."""
+    """An existing worktree to work in, absolute, or by its name or an agent in it; nothing is
+    created then."""
     carry: bool = False
     """Take along what is not committed in ``cwd``."""
     is_off: bool = False

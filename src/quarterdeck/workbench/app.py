@@ -372,6 +372,15 @@ class Workbench(App[None]):
         arguments = {"path": event.path, "line": event.line, "how": event.how}
         self.work(self.screen_controller.call("open_file", arguments))
 
+    @on(Panel.ReviewWanted)
+    def _review_wanted(self, event: Panel.ReviewWanted) -> None:
+        arguments = {"agent": event.session, "file": event.file}
+        self.work(self.screen_controller.call("open_review", arguments))
+
+    @on(Panel.CommandWanted)
+    def _command_wanted(self, event: Panel.CommandWanted) -> None:
+        self.commands.run_named(event.command, event.words)
+
     @on(Panel.AgentWanted)
     def _agent_wanted(self, event: Panel.AgentWanted) -> None:
         self.work(self.show_agent(event.session, event.seq))

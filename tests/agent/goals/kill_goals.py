@@ -111,7 +111,7 @@ def _lead(texts: list[str]) -> tuple[TextPart | ToolUsePart, ...]:
     begun = set(re.findall(r"in the background as (ses_\w+)", everything))
     over = set(re.findall(r"\[Agent \w+ \((ses_\w+)\):", everything))
     if begun - over:
-        return (use("children", action="wait", seconds=5),)
+        return (use("children", action="wait", seconds=60),)
     if random.random() < 0.2 and not texts[-1].startswith(("Go on", "Reach")):
         return (TextPart(text="Let me think."),)
     some = left[: 1 + left[0] % 2]

@@ -129,6 +129,13 @@ CALLS: tuple[Callable[[HostClient], Awaitable[object]], ...] = (
     lambda c: c.draft_pull_request("ann", LandingOptions()),
     lambda c: c.conflicts(),
     lambda c: c.conflicts("/w"),
+    lambda c: c.worktrees(repository="/w", measure=True),
+    lambda c: c.remove_worktree("docs", keep_branch=True),
+    lambda c: c.discard_worktree("docs"),
+    lambda c: c.trash(),
+    lambda c: c.restore_worktree("docs"),
+    lambda c: c.recreate_worktree("ann"),
+    lambda c: c.prune_worktrees(dry_run=True),
 )
 
 

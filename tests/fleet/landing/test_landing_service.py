@@ -19,7 +19,7 @@ from quarterdeck.wire.events import (
     WorktreeAssigned,
 )
 from quarterdeck.wire.ids import SessionId
-from quarterdeck.wire.worktrees import Worktree
+from quarterdeck.wire.worktrees import Worktree, WorktreeOptions
 from tests.support.deadlines import SOON
 from tests.support.hostile_repository import make_hostile_repository
 from tests.support.landing_cases import tip_of
@@ -307,6 +307,45 @@ async def test_a_projects_check_counts_only_if_it_is_trusted(yard: Yard):
     assert (preview.check, preview.method) == ("false", "merge")
 
 
+async def test_a_check_has_the_ignored_files_and_set_up_that_worktrees_have(yard: Yard):
+    (yard.project / ".gitignore").write_text("*.env\n")
+    (yard.project / ".worktreeinclude").write_text("*.env\n")
+    (yard.project / "dev.env").write_text("X=1\n")
+    (yard.folder / "home" / "config.toml").write_text(
+        '[worktrees]\nsetup = ["cp dev.env made"]\n[landing]\ncheck = "grep -q X=1 made"\n'
+    )
+    await yard.spawn("ann", {"new.txt": "x\n"})
+    result = await yard.land("ann")
+    assert (result.state, result.output) == ("landed", "")
+    purposes = [one.purpose for one in await yard.events("ann", CommandRan)]
+    assert purposes == ["setup", "check"]
+
+
+async def test_worktrees_of_ended_agents_go_after_a_landing_if_that_is_set(yard: Yard):
+    (yard.folder / "home" / "config.toml").write_text("[worktrees]\nkeep_days = 0\n")
+    options = wish(yard.project, name="ann", prompt="say done", worktree=WorktreeOptions())
+    await yard.fleet.spawn(options)
+    await yard.fleet.wait(["ann"], timeout=SOON)
+    info = await yard.fleet.agent("ann")
+    assert info.worktree is not None and info.worktree.base_ref == "elsewhere"
+    path = Path(info.worktree.path)
+    (path / "new.txt").write_text("new\n")
+    first = await yard.land("ann", into="main")
+    assert (first.state, first.note) == ("landed", "") and await in_thread(path.exists)
+    await yard.fleet.close("ann")
+    (path / "more.txt").write_text("more\n")
+    kept = await yard.land("ann", into="main", keep_worktree=True)
+    assert kept.state == "landed" and await in_thread(path.exists)
+    assert await in_thread(git, path, "status", "--porcelain") == ""
+    (path / "most.txt").write_text("most\n")
+    gone = await yard.land("ann", into="main")
+    assert gone.state == "landed" and "the worktree was removed" in gone.note
+    assert not await in_thread(path.exists)
+    assert (await yard.fleet.agent("ann")).worktree is None
+    listed = await in_thread(git, yard.project, "ls-tree", "--name-only", "main")
+    assert listed.split() == ["a.txt", "b.txt", "more.txt", "most.txt", "new.txt"]
+
+
 async def test_a_queue_lands_one_after_the_other(yard: Yard):
     await yard.spawn("ann", {"ann.txt": "ann\n"})
     await yard.spawn("bob", {"bob.txt": "bad\n"})
@@ -367,6 +406,32 @@ async def test_a_queue_is_cancelled_and_shown_as_interrupted_after_a_restart(yar
     assert done.is_done and done.entries[0].state == "cancelled"
     assert list((yard.folder / "home" / "state" / "landing" / "checks").iterdir()) == []
     assert await yard.events("ann", ChangesLanded) == []
+
+
+async def test_a_queue_whose_host_ended_is_shown_as_interrupted(folder: Path):
+    await in_thread(new_repository, folder / "project", {"a.txt": "a\n"})
+    await in_thread(git, folder / "project", "checkout", "-q", "-b", "elsewhere")
+    checks = folder / "home" / "state" / "landing" / "checks"
+    async with fleet_of(folder / "home") as fleet:
+        yard = Yard(fleet, Casting(), folder)
+        await yard.spawn("ann", {"ann.txt": "ann\n"})
+        await yard.spawn("bob", {"bob.txt": "bob\n"})
+        options = LandingOptions(check="test ! -e bob.txt || sleep 100")
+        info = await fleet.queue_landings(["ann", "bob"], options)
+        async with asyncio.timeout(SOON):
+            while [one.state for one in info.entries] != ["landed", "checking"]:
+                info = await fleet.wait_landing(info.id, seen=info.revision)
+        path = folder / "home" / "state" / "landing" / "queues" / f"{info.id}.json"
+        as_killed = path.read_bytes()
+    # As if the first had landed and the host was killed before the queue was written.
+    path.write_bytes(as_killed.replace(b'"state":"landed"', b'"state":"merging"', 1))
+    (checks / "quarterdeck-check-left").mkdir()
+    async with fleet_of(folder / "home") as fleet:
+        (info,) = await fleet.landings()
+        assert [one.state for one in info.entries] == ["landed", "interrupted"]
+        assert info.is_done and list(checks.iterdir()) == []
+        main = await in_thread(git, folder / "project", "ls-tree", "--name-only", "main")
+        assert main.split() == ["a.txt", "ann.txt"]
 
 
 async def test_queues_of_different_branches_are_refused(yard: Yard):

@@ -24,7 +24,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def led(tmp_path: Path, project: Path) -> AsyncIterator[Led]:
-    async with leading(tmp_path.resolve()) as led:
+    async with leading(project.parent) as led:
         yield led
 
 

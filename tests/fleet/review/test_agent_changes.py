@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.fleet.review.errors import NoSuchChangeError
+from quarterdeck.fleet.review.api import ReviewSelection
+from quarterdeck.fleet.review.errors import NoSuchChangeError, ReviewError
 from quarterdeck.fleet.review.patch import parse_patch
-from tests.support.review_project import git, reviewed_agent
+from tests.support.review_project import git, make_repository, reviewed_agent
 
 FILES = {
     b"kept.py": b"def f():\n    return 1\n",
@@ -154,8 +155,6 @@ async def test_nothing_that_the_repository_names_is_run(tmp_path: Path):
         ann.write(".gitattributes", "*.py diff=x filter=x\n*.txt -diff\n")
         ann.write("kept.py", "changed\n")
         ann.write("gone.txt", "changed\n")
-        from quarterdeck.fleet.review.api import ReviewSelection
-
         shown = await ann.fleet.patch("ann", "kept.py")
         assert shown.patch.added == 1
         hidden = await ann.fleet.patch("ann", "gone.txt")
@@ -165,3 +164,32 @@ async def test_nothing_that_the_repository_names_is_run(tmp_path: Path):
         await ann.fleet.reject_changes("ann", both)
         await ann.fleet.undo_review("ann")
         assert not (tmp_path / "sprung").exists()
+
+
+async def test_a_submodule_is_a_change_of_its_commit(tmp_path: Path):
+    inner = tmp_path / "inner"
+    make_repository(inner, {b"x": b"x\n"})
+    async with reviewed_agent(tmp_path, {b"a.txt": b"a\n"}) as ann:
+        module = ann.tree / "module"
+        git(tmp_path, "clone", "-q", str(inner), str(module))
+        git(ann.tree, "add", "module")
+        (file,) = (await ann.fleet.changes("ann")).files
+        assert (file.path, file.kind, file.is_submodule) == ("module", "new", True)
+        git(module, "commit", "-q", "--allow-empty", "-m", "more")
+        page = await ann.fleet.patch("ann", "module")
+        head = git(module, "rev-parse", "HEAD").decode().strip()
+        assert page.patch.hunks[0].lines == [("+", f"Subproject commit {head}")]
+        await ann.fleet.accept_changes("ann", [ReviewSelection(file="module")])
+        assert head in git(ann.tree, "ls-files", "-s", "module").decode()
+        with pytest.raises(ReviewError, match="a submodule"):
+            await ann.fleet.reject_changes("ann", [ReviewSelection(file="module")])
+
+
+async def test_a_worktree_that_is_gone_is_an_error_with_the_name(tmp_path: Path):
+    async with reviewed_agent(tmp_path, FILES) as ann:
+        ann.write("kept.py", "x\n")
+        ann.tree.rename(tmp_path / "elsewhere")
+        with pytest.raises(ReviewError, match="the changes of 'ann' cannot be read"):
+            await ann.fleet.changes("ann")
+        (tmp_path / "elsewhere").rename(ann.tree)
+        assert len((await ann.fleet.changes("ann")).files) == 1

@@ -192,14 +192,14 @@ class ChildAgent:
 
     def _answer(self, how: ChildEnd, reason: str | None) -> str:
         kept = keep_ends(self.answer or "(no answer)", self.answer_bytes)
-        told = kept.text
+        answer = kept.text
         if not kept.is_whole:
-            told += f"\n[Full answer: `children` with action `read` and id {self.id}.]"
+            answer += f"\n[Full answer: `children` with action `read` and id {self.id}.]"
         match how:
             case "completed":
-                return told
+                return answer
             case "limit":
-                return f"The agent was stopped at a limit ({reason}). Its last message:\n{told}"
+                return f"The agent was stopped at a limit ({reason}). Its last message:\n{answer}"
             case "failed":
                 return f"The agent failed: {reason or 'no reason is known'}."
             case "cancelled":

@@ -138,16 +138,16 @@ class Children:
         Raises:
             ToolError: this session has started no such agent.
         """
-        found, said = False, ""
+        found, last = False, ""
         async for record in self._parent.journal.history(session=SessionId(id_)):
             event = record.event
             if isinstance(event, SessionOpened):
                 found = event.parent_session == self._parent.id
-            said = answer_in(event) or said
+            last = answer_in(event) or last
         if not found:
             known = ", ".join(one.id for one in self.background) or "none"
             raise ToolError(f"You have not started an agent {id_!r}; in the background: {known}.")
-        return said
+        return last
 
     async def follow_mode(self, mode: "Mode") -> None:
         """Narrow those that are at work to their parent's mode, as it is now."""

@@ -170,15 +170,15 @@ def _mode(matter: FrontMatter, source: str, *, claude: bool) -> Mode | None:
 
 
 def _number(matter: FrontMatter, key: str, source: str, kind: type[_Number]) -> _Number | None:
-    told = matter.text(key)
-    if not told:
+    written = matter.text(key)
+    if not written:
         return None
     try:
-        number = kind(told)
+        number = kind(written)
     except ValueError:
         number = kind(0)
     if not number > 0:
-        raise ProfileError(f"profile {source!r}: {key} must be a number above 0, not {told!r}")
+        raise ProfileError(f"profile {source!r}: {key} must be a number above 0, not {written!r}")
     return number
 
 

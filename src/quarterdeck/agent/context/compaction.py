@@ -209,8 +209,8 @@ class Compactor:
         assert self._under_way is None, "one compaction at a time"
         conversation = self._conversation
         head = (conversation.head,) if conversation.head is not None else ()
-        told = tuple(conversation.told[: order.through - conversation.first])
-        work = self._under_way = _UnderWay(new_compaction_id(), order, (*head, *told))
+        messages = tuple(conversation.told[: order.through - conversation.first])
+        work = self._under_way = _UnderWay(new_compaction_id(), order, (*head, *messages))
         work.task = start_task(self._work(work), name=work.id)
 
     async def finish(self) -> bool:

@@ -106,19 +106,19 @@ def _added(memory: ConversationMemory, most: int) -> list[str]:
 
 
 def _newest_is_replaced(memory: ConversationMemory, through: int) -> bool:
-    at = next((said.at for said in reversed(memory.prompts) if said.starts_turn), None)
+    at = next((prompt.at for prompt in reversed(memory.prompts) if prompt.starts_turn), None)
     return at is not None and at < through
 
 
 def _prompts(memory: ConversationMemory, through: int, most: int) -> list[str]:
     """The replaced prompts, newest first as long as there is room; of the rest the demands."""
-    replaced = [said for said in memory.prompts if said.at < through]
+    replaced = [prompt for prompt in memory.prompts if prompt.at < through]
     newest: list[str] = []
     if _newest_is_replaced(memory, through):
         whole = "\n".join(part.text for part in memory.newest if isinstance(part, TextPart))
-        last = max(i for i, said in enumerate(replaced) if said.starts_turn)
+        last = max(i for i, prompt in enumerate(replaced) if prompt.starts_turn)
         newest = [f"- {shorten(whole, max(most, 1_000))}"]
-        newest += [f"- {said.text}" for said in replaced[last + 1 :]]
+        newest += [f"- {prompt.text}" for prompt in replaced[last + 1 :]]
         replaced = replaced[:last]
     lines: list[str] = []
     left = most
@@ -134,8 +134,8 @@ def _demands(prompts: Sequence[RememberedPrompt], most: int) -> list[str]:
     if not prompts:
         return []
     found: dict[str, None] = {}
-    for said in reversed(prompts):
-        for sentence in map(str.strip, _SENTENCE.split(said.text)):
+    for prompt in reversed(prompts):
+        for sentence in map(str.strip, _SENTENCE.split(prompt.text)):
             size = bytes_of(sentence) + 7
             is_demand = len(sentence) <= _LONGEST_DEMAND and _DEMAND.search(sentence)
             if is_demand and sentence not in found and size <= most:
@@ -196,11 +196,11 @@ def cut_before_tail(conversation: Conversation, turns: int, most: int) -> int:
 def _turn_starts(conversation: Conversation, turns: int) -> set[int]:
     """The places, among those that are told, of the newest prompts that started a turn."""
     starts: set[int] = set()
-    for said in reversed(conversation.memory.prompts):
-        if said.at < conversation.first or len(starts) == turns:
+    for prompt in reversed(conversation.memory.prompts):
+        if prompt.at < conversation.first or len(starts) == turns:
             break
-        if said.starts_turn:
-            starts.add(said.at - conversation.first)
+        if prompt.starts_turn:
+            starts.add(prompt.at - conversation.first)
     return starts
 
 
@@ -314,8 +314,8 @@ class CompactionStrategy:
     async def _cut(self, marks: Thresholds, model: Model) -> None:
         """Leave the middle out of results of the newest steps that alone fill the window."""
         conversation = self._conversation
-        told = conversation.told[max(0, conversation.cleared - conversation.first) :]
-        results = [p for each in told for p in each.parts if isinstance(p, ToolResultPart)]
+        messages = conversation.told[max(0, conversation.cleared - conversation.first) :]
+        results = [p for each in messages for p in each.parts if isinstance(p, ToolResultPart)]
         longest = max(_LEAST_RESULT, self._meter.tail(marks, marks.tail) // max(1, len(results)))
         texts = (
             part.text for each in results for part in each.content if isinstance(part, TextPart)

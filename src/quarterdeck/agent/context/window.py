@@ -174,12 +174,12 @@ class SessionContext:
         while self._demands:
             focus, future = self._demands.pop(0)
             try:
-                said = await self._stages.compact(model, effort, focus)
+                outcome = await self._stages.compact(model, effort, focus)
             except BaseException as error:
                 _settle(future, error)
                 raise
             if not future.done():
-                future.set_result(said)
+                future.set_result(outcome)
 
     def _count_spending(self, turn: "Turn") -> None:
         if self._made is None:

@@ -130,8 +130,8 @@ async def _turn(session: "Session", setup: "SessionSetup", state: GoalState) -> 
     own = setup.limits
     setup.limits = _within(own, state.left())
     try:
-        said = _GO_ON if state.has_begun else _BEGIN
-        words = said.format(goal=state.set_.goal, left=_left_words(state))
+        template = _GO_ON if state.has_begun else _BEGIN
+        words = template.format(goal=state.set_.goal, left=_left_words(state))
         return await session.prompt((text(words),), origin="goal")
     finally:
         setup.limits = own
@@ -196,5 +196,5 @@ def _left_words(state: GoalState) -> str:
         (left.cost, "{:.2f} USD"),
         (None if left.seconds is None else left.seconds / 60, "{:.0f} minutes"),
     )
-    told = [form.format(value) for value, form in parts if value is not None]
-    return f"\n\nRemaining: {', '.join(told)}." if told else ""
+    limits = [form.format(value) for value, form in parts if value is not None]
+    return f"\n\nRemaining: {', '.join(limits)}." if limits else ""

@@ -85,9 +85,9 @@ class GoalState:
     @property
     def budget(self) -> GoalBudget:
         """What it may take."""
-        told = self.set_
+        limits = self.set_
         return GoalBudget(
-            tokens=told.tokens, cost=told.cost, seconds=told.seconds, turns=told.turns
+            tokens=limits.tokens, cost=limits.cost, seconds=limits.seconds, turns=limits.turns
         )
 
     @property

@@ -130,7 +130,7 @@ class SessionHooks:
         self, hook: Hook, point: HookPoint, facts: dict[str, Any], emit: HookEmit
     ) -> HookReply:
         place = self._place
-        told = {
+        fields = {
             "v": _VERSION,
             "point": point,
             "session": place.session,
@@ -140,8 +140,8 @@ class SessionHooks:
         }
         try:
             if hook.target:
-                return await call_function(hook, told, place.project)
-            data = msgspec.json.encode(told, enc_hook=repr)
+                return await call_function(hook, fields, place.project)
+            data = msgspec.json.encode(fields, enc_hook=repr)
             return await run_command(hook, data, place.project, self._variables(point))
         except HookRunError as error:
             title = f"Hook {hook} at {point} is ignored"
@@ -162,8 +162,8 @@ class SessionHooks:
 def _with(verdict: HookVerdict, reply: HookReply, hook: Hook) -> HookVerdict:
     """What was said so far, and one more answer; asking outranks allowing."""
     if reply.context.strip():
-        said = reply.context.strip()[:_MOST_CONTEXT]
-        verdict = replace(verdict, context=(*verdict.context, said))
+        added = reply.context.strip()[:_MOST_CONTEXT]
+        verdict = replace(verdict, context=(*verdict.context, added))
     if reply.input is not None:
         verdict = replace(verdict, input=reply.input)
     if reply.goes_on and verdict.again is None:

@@ -92,8 +92,8 @@ async def attach_library(
     from .skills import skills_section
 
     setup.workspace.keep(library)
-    told = skills_section(library.skills.values())
-    setup.system_prompt = f"{setup.system_prompt.rstrip()}\n\n{told}\n"
+    section = skills_section(library.skills.values())
+    setup.system_prompt = f"{setup.system_prompt.rstrip()}\n\n{section}\n"
     return commands
 
 

@@ -412,8 +412,8 @@ class _Exchange:
         if code > -32000 or code == _FAILED:
             return False  # a gateway's own words; the status says more
         self.is_open = False
-        told = encode_error(self._frame.id, code, text, error.get("data"))
-        await self._transport.deliver(told)
+        message = encode_error(self._frame.id, code, text, error.get("data"))
+        await self._transport.deliver(message)
         return True
 
 

@@ -33,12 +33,12 @@ async def outcome_of(result: CallResult, workspace: ToolWorkspace) -> ToolOutcom
     structured = result.structured_content
     if not has_text and structured is not UNSET:
         parts.insert(0, TextPart(text=msgspec.json.encode(structured).decode()))
-    told = await _bounded(parts, workspace)
-    if not told:
-        told = (TextPart(text="(no output)"),)
+    shown = await _bounded(parts, workspace)
+    if not shown:
+        shown = (TextPart(text="(no output)"),)
     return ToolOutcome(
-        result=told,
-        content=tuple(_shown(part) for part in told),
+        result=shown,
+        content=tuple(_shown(part) for part in shown),
         raw_output=_raw(structured),
         is_error=result.is_error,
     )

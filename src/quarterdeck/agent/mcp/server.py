@@ -305,8 +305,8 @@ class SessionServer:
         if self.settled.is_set() and before != now:
             words = [f"+{name}" for name in sorted(now - before)]
             words += [f"-{name}" for name in sorted(before - now)]
-            told = ", ".join(words)[:_SHOWN]
-            self._tell(f"MCP server {self.name!r} changed its tools: {told}", "info")
+            changes = ", ".join(words)[:_SHOWN]
+            self._tell(f"MCP server {self.name!r} changed its tools: {changes}", "info")
         for problem in set(listing.problems) - set(self.listing.problems):
             self._tell(f"MCP server {self.name!r}: a tool is skipped: {problem[:_SHOWN]}")
         self.listing = listing

@@ -111,17 +111,17 @@ class McpServers:
 
     def _notices(self) -> list[NoticePosted]:
         """What is worth telling now, each once."""
-        told: list[NoticePosted] = []
+        notices: list[NoticePosted] = []
         for server in self.servers:
             if server.name in self._late and server.state == "ready":
                 self._late.discard(server.name)
                 count = len(server.listing.tools)
-                told.append(
+                notices.append(
                     NoticePosted(title=f"MCP server {server.name!r} is connected: {count} tools")
                 )
-            told += server.notices
+            notices += server.notices
             server.notices.clear()
-        return told
+        return notices
 
 
 if TYPE_CHECKING:

@@ -214,8 +214,8 @@ def _is_wanted(definition: ServerDefinition, name: str) -> bool:
 def _lent(definition: ServerDefinition, tool: ListedTool, *, is_taken: bool) -> ServerToolSpec:
     schema = _mended(tool.input_schema)
     notes = tool.annotations or {}
-    told = tool.title or notes.get("title")
-    title = " ".join(told.split()) if isinstance(told, str) else ""
+    given_title = tool.title or notes.get("title")
+    title = " ".join(given_title.split()) if isinstance(given_title, str) else ""
     name = tool_name(definition.name, tool.name, is_taken=is_taken)
     is_plain = _RULE.fullmatch(tool.name) is not None
     return ServerToolSpec(

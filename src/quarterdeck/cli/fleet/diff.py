@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from quarterdeck.fleet.review.patch import quote_path
 from quarterdeck.wire.terminal_text import count_noun
 
 from ..command_io import as_json_option, echo_json, terminal_width, with_fleet
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from quarterdeck.fleet.client import HostClient
     from quarterdeck.fleet.review.api import AgentChanges, ChangedFile, FilePatch, ReviewSince
 
-__all__ = ["PatchPainter", "choose_files", "diff", "format_stat", "report_notes", "since_option"]
+__all__ = ["PatchPrinter", "choose_files", "diff", "format_stat", "report_notes", "since_option"]
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 _LETTERS = {"new": "A", "deleted": "D", "renamed": "R", "copied": "C"}
@@ -73,7 +74,7 @@ async def _summarize(
     report_notes(changes)
     if how["name_only"]:
         for file in files:
-            echo(file.path)
+            echo(quote_path(file.path))
         return
     for line in format_stat(files, terminal_width()):
         echo(line)
@@ -156,7 +157,9 @@ def _letter(file: "ChangedFile") -> str:
 
 
 def _name(file: "ChangedFile") -> str:
-    name = f"{file.old_path} => {file.path}" if file.old_path is not None else file.path
+    name = quote_path(file.path)
+    if file.old_path is not None:
+        name = f"{quote_path(file.old_path)} => {name}"
     facts = [
         *(["binary"] if file.is_binary else []),
         *(["submodule"] if file.is_submodule else []),
@@ -169,7 +172,7 @@ def _name(file: "ChangedFile") -> str:
 async def _write_patch(
     fleet: "HostClient", agent: str, paths: tuple[str, ...], asked: dict[str, Any]
 ) -> None:
-    painter = PatchPainter(has_colour="NO_COLOR" not in os.environ) if is_terminal() else None
+    painter = PatchPrinter(has_colour="NO_COLOR" not in os.environ) if is_terminal() else None
     after: int | None = 0
     tree = None
     is_cut = False
@@ -184,7 +187,7 @@ async def _write_patch(
     report_notes(await fleet.changes(agent, turn=asked["turn"], since=asked["since"]))
 
 
-class PatchPainter:
+class PatchPrinter:
     """A patch for a terminal, piece by piece: coloured, with nothing that acts on it."""
 
     def __init__(self, *, has_colour: bool) -> None:

@@ -227,8 +227,8 @@ def _question(asked: "QuestionAsked") -> Iterator[str]:
         yield f"  visit {escape_to_line(asked.url)}"
     for name, field in list_form_fields(asked).items():
         choices = field.get("enum")
-        told = ", ".join(map(str, cast("list[Any]", choices))) if choices else field.get("type")
-        yield f"  {escape_to_line(name)}: {escape_to_line(str(told))}"
+        text = ", ".join(map(str, cast("list[Any]", choices))) if choices else field.get("type")
+        yield f"  {escape_to_line(name)}: {escape_to_line(str(text))}"
 
 
 def _json(value: Any) -> Iterator[str]:

@@ -111,10 +111,10 @@ def _make_options(given: dict[str, Any]) -> "LandingOptions":
 @click.option("--remote", metavar="NAME", help="Remote for --pr; default: origin.")
 @as_json_option
 def merge(agent: str, **given: Any) -> None:
-    """Land the work of AGENT on the branch that it started from.
+    """Land the work of AGENT on a branch: the one that it started from, or --into.
 
-    Committed and uncommitted files of its worktree are landed; the worktree itself stays as it is.
-    If something conflicts or fails, nothing is changed.
+    Committed and uncommitted files of its worktree are landed; its files stay as they are. If
+    something conflicts or fails, nothing is changed.
     """
     if given["hand_back"] and given["other"] is not None:
         raise click.UsageError("--hand-back and --to exclude each other")

@@ -103,14 +103,14 @@ class RecordPrinter(TranscriptPrinter):
 def _line(event: Event) -> str:
     """What is shown of an event, with its sign; empty for one that is none for people."""
     sign = _sign(event)
-    told = describe_event(event) if sign else None
-    if told is None:
+    described = describe_event(event) if sign else None
+    if described is None:
         return ""
     if isinstance(event, Prompted):
-        return f"{sign} " + escape_controls(told.text).replace("\n", f"\n{sign} ")
+        return f"{sign} " + escape_controls(described.text).replace("\n", f"\n{sign} ")
     if isinstance(event, QuestionAsked):
-        return f"{sign} {escape_controls(told.text)}"
-    first = told.text.strip().partition("\n")[0]
+        return f"{sign} {escape_controls(described.text)}"
+    first = described.text.strip().partition("\n")[0]
     return f"{sign} {escape_to_line(first[:_LONGEST])}"
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from quarterdeck.fleet.review.patch import quote_path
 from quarterdeck.wire.terminal_text import count_noun
 
 from ..command_io import as_json_option, echo_json, terminal_width, with_fleet
@@ -31,7 +32,15 @@ _HUNKS = re.compile(r"(.+):([0-9]{1,6}(?:,[0-9]{1,6})*)", re.DOTALL)
 _MARKS = {"accepted": "✓", "viewed": "·"}
 
 
-@click.command()
+_EXAMPLES = """\b
+Examples:
+  quarterdeck review docs README.md
+  quarterdeck review docs --accept README.md:1 --reject setup.py
+  quarterdeck review docs --comment README.md:12-14 "Too long." --send
+"""
+
+
+@click.command(epilog=_EXAMPLES)
 @click.argument("agent")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("--viewed", multiple=True, metavar="FILE", help="Mark a file as viewed.")
@@ -57,16 +66,12 @@ _MARKS = {"accepted": "✓", "viewed": "·"}
 @since_option
 @as_json_option
 def review(agent: str, paths: tuple[str, ...], as_json: bool, **wanted: Any) -> None:
-    r"""Review what AGENT changed: list its files, comments and marks, or change them.
+    """Comment on, accept or reject what AGENT changed.
 
-    PATH shows the numbered hunks of files. HUNK is such a number, or several: `a.py:1,3`.
-    Accepted changes are staged in the agent's worktree; rejected ones are reverted, and --undo
-    restores them. Comments stay open until --send.
-
-    \b
-    quarterdeck review docs README.md
-    quarterdeck review docs --accept README.md:1 --reject setup.py
-    quarterdeck review docs --comment README.md:12-14 "Too long." --send
+    Without options it lists the changed files, your marks and your comments. PATH shows the
+    numbered hunks of files. HUNK is such a number, or several: `a.py:1,3`. Accepted changes are
+    staged in the agent's worktree; rejected ones are reverted, and --undo restores them. Comments
+    stay open until --send.
     """
     with_fleet(lambda fleet: _review(fleet, agent, paths, wanted, as_json))
 
@@ -210,7 +215,7 @@ def _show(changes: "AgentChanges", comments: "list[PlacedComment]") -> None:
         echo(f"no changes against {changes.against}")
     else:
         rows = [
-            (_mark(file), f"+{file.added}", f"-{file.removed}", file.path, _facts(file))
+            (_mark(file), f"+{file.added}", f"-{file.removed}", quote_path(file.path), _facts(file))
             for file in changes.files
         ]
         lines = table(("", "", "", "FILE", ""), rows, terminal_width())
@@ -242,7 +247,8 @@ def _facts(file: "ChangedFile") -> str:
 def _show_comment(placed: "PlacedComment") -> None:
     comment = placed.comment
     last = f"-{placed.end_line}" if placed.end_line not in (None, placed.line) else ""
-    where = f"{placed.path}:{placed.line}{last}" if placed.line is not None else placed.path
+    path = quote_path(placed.path)
+    where = f"{path}:{placed.line}{last}" if placed.line is not None else path
     state = comment.state + (", lines changed since" if placed.is_changed else "")
     echo(f"{where}  {comment.id}  ({state})")
     for line in comment.quote.splitlines()[:6]:
@@ -260,7 +266,7 @@ async def _show_hunks(
 ) -> None:
     """The changes of files, hunk by hunk, with their numbers."""
     for file in choose_files(changes, paths):
-        echo(f"{file.path}  {_facts(file)}".rstrip())
+        echo(f"{quote_path(file.path)}  {_facts(file)}".rstrip())
         number, after = 0, 0
         while after is not None:
             page = await fleet.patch(agent, file.id, since=since, after=after, tree=changes.new)
@@ -278,7 +284,8 @@ def _show_page(page: "FilePatch", number: int) -> int:
             number += 1
             state = page.accepted[at] if at < len(page.accepted) else "none"
             told = {"whole": " (accepted)", "part": " (partly accepted)"}.get(state, "")
-            echo(f"hunk {number}{told}: line {hunk.new} {hunk.where}".rstrip())
+            where = f": {hunk.where}" if hunk.where else ""
+            echo(f"hunk {number}{told}, line {hunk.new}{where}")
         for sign, line in hunk.lines:
             echo(f"  {sign}{line}")
     return number

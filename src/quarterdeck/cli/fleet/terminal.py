@@ -141,11 +141,11 @@ async def _attach(fleet: "HostClient", info: "TerminalInfo", *, closes: bool = F
     attached = TerminalConsole(fleet, info)
     code = await attached.run()
     if attached.left is None:
-        told = (
+        text = (
             f"Detached from {escape_controls(info.name)}, which keeps running; quarterdeck "
             f"terminal attach {info.id}"
         )
-        echo(told, err=True)
+        echo(text, err=True)
         return code
     if closes:
         with suppress(NoSuchFleetTerminalError):  # somebody else may be faster

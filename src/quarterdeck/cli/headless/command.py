@@ -75,9 +75,9 @@ def run(prompt: str | None, format_: Any, quiet: bool, **options: Any) -> None:
     from .job import run_job
     from .outputs import make_output
 
-    said = _prompt(prompt) if options["goal"] is None else _goal_text(prompt, options)
+    request = _prompt(prompt) if options["goal"] is None else _goal_text(prompt, options)
     try:
-        code = asyncio.run(run_job(_job(said, options), make_output(format_, quiet=quiet)))
+        code = asyncio.run(run_job(_job(request, options), make_output(format_, quiet=quiet)))
     except KeyboardInterrupt:  # before or after ``run_job`` listens for it
         code = CANCELLED
     raise SystemExit(code)

@@ -141,8 +141,8 @@ async def _past(
     if found is None:
         raise NoSuchSessionError(options.resume or f"the latest of {agent} in {options.cwd}")
     if found.agent != agent:
-        told = f"resume a session of {found.agent!r}"
-        raise UnsupportedError(agent, "any transport", told, f"Use -a {found.agent}.")
+        text = f"resume a session of {found.agent!r}"
+        raise UnsupportedError(agent, "any transport", text, f"Use -a {found.agent}.")
     if found.agent_session is None:
         raise UnsupportedError(
             agent, "any transport", "resume it: the agent never reported its session id"

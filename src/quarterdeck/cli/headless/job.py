@@ -81,8 +81,8 @@ async def _run(job: HeadlessJob, output: HeadlessOutput, interrupts: "_Interrupt
         async with open_foreign(job.options) as foreign:
             ended = await _talk(foreign, job, output, interrupts)
             result = _result(foreign, foreign.model, ended)
-            told = replace(result, violations=foreign.violations)
-            return _finish(job, output, told, interrupts)
+            complete = replace(result, violations=foreign.violations)
+            return _finish(job, output, complete, interrupts)
     async with NativeAgent(Places.find(), {**os.environ, **job.options.variables}) as agent:
         session = await _session(agent, job)
         if job.goal is not None:
@@ -159,8 +159,8 @@ async def _latest(agent: NativeAgent, cwd: str) -> str:
 
 
 async def _turn(session: HeadlessSession, job: HeadlessJob, output: HeadlessOutput) -> TurnEnded:
-    said = job.prompt if job.schema is None else job.schema.ask(job.prompt)
-    ended = await session.prompt((text(said),))
+    request = job.prompt if job.schema is None else job.schema.ask(job.prompt)
+    ended = await session.prompt((text(request),))
     if job.schema is None or ended.stop != "end_turn":
         return ended
     for _ in range(job.schema.tries):

@@ -210,10 +210,10 @@ class JsonOutput(_Listener):
 
     def end(self, result: HeadlessResult) -> None:
         """Write the object."""
-        told = summary(result, self.answer)
+        data = summary(result, self.answer)
         if self._refused:
-            told["refusals"] = self._refused
-        _write(msgspec.json.encode(told))
+            data["refusals"] = self._refused
+        _write(msgspec.json.encode(data))
         self._tell_end(result)
 
 
@@ -316,8 +316,8 @@ def _tell(record: Record) -> None:
 
 
 def _say_event(event: Event) -> None:
-    if (told := describe_event(event)) is not None:
-        _say(told.text)
+    if (described := describe_event(event)) is not None:
+        _say(described.text)
 
 
 def _write(line: bytes) -> None:

@@ -41,16 +41,16 @@ Meta = Mapping[str, Any]
 def terminal_events(meta: Meta) -> Iterator[Event]:
     """What happened on a terminal that the agent runs itself: output first, then its exit."""
     for key in ("terminal_output", "terminal_output_delta"):
-        told = _object(meta.get(key))
-        terminal, data = told.get("terminal_id"), told.get("data")
+        fields = _object(meta.get(key))
+        terminal, data = fields.get("terminal_id"), fields.get("data")
         if isinstance(terminal, str) and isinstance(data, str) and data:
             yield Output(terminal=TerminalId(terminal), data=data)
-    told = _object(meta.get("terminal_exit"))
-    if isinstance(terminal := told.get("terminal_id"), str):
+    fields = _object(meta.get("terminal_exit"))
+    if isinstance(terminal := fields.get("terminal_id"), str):
         yield TerminalExited(
             terminal=TerminalId(terminal),
-            exit_code=_number(told.get("exit_code")),
-            signal=_text(told.get("signal")),
+            exit_code=_number(fields.get("exit_code")),
+            signal=_text(fields.get("signal")),
         )
 
 
@@ -65,12 +65,12 @@ def tool_name(meta: Meta | None) -> str | None:
     if name := _text(goose.get("toolName")):
         extension = _text(goose.get("extensionName")) or ""
         return name if extension in ("", "developer") else f"mcp__{extension}__{name}"
-    told = (
+    candidates = (
         _object(meta.get("claudeCode")).get("toolName"),
         meta.get("tool_name"),  # vibe
         meta.get("toolName"),  # qwen
     )
-    return next((name for one in told if (name := _text(one))), None)
+    return next((name for one in candidates if (name := _text(one))), None)
 
 
 def streamed_input(content: Iterable[ToolCallContent]) -> dict[str, Any] | None:

@@ -84,13 +84,13 @@ def _login_method(launch: Launch, method: OfferedLogin) -> LoginMethod:
 
 def _command(launch: Launch, method: OfferedLogin) -> tuple[str, ...] | None:
     """The agent's own program with the words of this login, its variables set before it."""
-    told = _object((method.meta or {}).get("terminal-auth"))
+    data = _object((method.meta or {}).get("terminal-auth"))
     if method.type == "terminal":
         program, words = launch.command, method.args
         variables = {**launch.environment, **method.env}
-    elif isinstance(told.get("command"), str):
-        program, words = (told["command"],), _texts(told.get("args"))
-        own = {k: v for k, v in _object(told.get("env")).items() if isinstance(v, str)}
+    elif isinstance(data.get("command"), str):
+        program, words = (data["command"],), _texts(data.get("args"))
+        own = {k: v for k, v in _object(data.get("env")).items() if isinstance(v, str)}
         variables = {**launch.environment, **own}
     else:
         return None
@@ -99,11 +99,11 @@ def _command(launch: Launch, method: OfferedLogin) -> tuple[str, ...] | None:
 
 
 def _variables(method: OfferedLogin) -> tuple[str, ...]:
-    told: Any = method.vars
-    if method.type != "env_var" or not isinstance(told, list):
+    variables: Any = method.vars
+    if method.type != "env_var" or not isinstance(variables, list):
         return ()
     found: list[str] = []
-    for one in cast("list[Any]", told):
+    for one in cast("list[Any]", variables):
         fields = _object(one)
         name = one if isinstance(one, str) else fields.get("name")
         if isinstance(name, str) and fields.get("optional") is not True:

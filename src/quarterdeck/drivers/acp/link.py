@@ -143,14 +143,14 @@ def _tokens(usage: acp.Usage) -> TokenUsage:
     """Count each token once: agents differ in what ``inputTokens`` and ``outputTokens`` include."""
     cached, written = usage.cached_read_tokens or 0, usage.cached_write_tokens or 0
     thought = usage.thought_tokens or 0
-    read, said = usage.input_tokens, usage.output_tokens
-    beside = usage.total_tokens - read - said
+    read, generated = usage.input_tokens, usage.output_tokens
+    beside = usage.total_tokens - read - generated
     if beside > 0 and beside in (cached + written, cached + written + thought):
         read += cached + written
     if beside > 0 and beside in (thought, cached + written + thought):
-        said += thought
+        generated += thought
     return TokenUsage(
-        input=read, output=said, cached=cached, cache_written=written, thought=thought
+        input=read, output=generated, cached=cached, cache_written=written, thought=thought
     )
 
 

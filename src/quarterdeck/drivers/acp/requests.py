@@ -275,9 +275,9 @@ class AcpClientRouter(Router):
         return self._translator.strange(raw, "an update of another session")
 
     def _strange(self, method: str, params: Raw | None, reason: str) -> Awaitable[None]:
-        told: Any = None
+        shown: Any = None
         if params is not None:
-            told = bytes(params)[:_SHOWN].decode("utf-8", "replace")
+            shown = bytes(params)[:_SHOWN].decode("utf-8", "replace")
             with suppress(msgspec.DecodeError):
-                told = msgspec.json.decode(params)
-        return self._translator.strange({"method": method, "params": told}, reason)
+                shown = msgspec.json.decode(params)
+        return self._translator.strange({"method": method, "params": shown}, reason)

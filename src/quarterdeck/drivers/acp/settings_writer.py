@@ -132,5 +132,5 @@ class AcpSettingsWriter:
             await self._emit(event)
 
     def _refused(self, what: str, error: RpcError | MalformedAnswerError) -> UnsupportedError:
-        told = error.message if isinstance(error, RpcError) else str(error)
-        return UnsupportedError(self._agent, "acp", what, f"It says: {told}")
+        text = error.message if isinstance(error, RpcError) else str(error)
+        return UnsupportedError(self._agent, "acp", what, f"It says: {text}")

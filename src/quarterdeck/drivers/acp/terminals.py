@@ -240,12 +240,12 @@ class ServedTerminals:
 def _line(request: acp.CreateTerminalRequest) -> str:
     """The command as a shell would read it, with the variables that may change what it does."""
     line = shlex.join((request.command, *request.args)) if request.args else request.command
-    told = [
+    variables = [
         f"{variable.name}={shlex.quote(variable.value)}"
         for variable in request.env
         if not _is_harmless(variable.name, variable.value)
     ]
-    return " ".join((*told, line))
+    return " ".join((*variables, line))
 
 
 def _is_harmless(name: str, value: str) -> bool:

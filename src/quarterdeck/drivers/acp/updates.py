@@ -87,21 +87,21 @@ def merge_call_details(
     )
 
 
-def _kind(told: acp.ToolCallDetails) -> ToolKind | None:
+def _kind(details: acp.ToolCallDetails) -> ToolKind | None:
     """What it is said to be; ``other`` says nothing, and does not go before what was said."""
-    return told.kind if told.kind != "other" else None
+    return details.kind if details.kind != "other" else None
 
 
 def call_update_event(update: acp.ToolCallUpdate) -> ToolCallUpdated:
     """The event for an update; what it leaves out is unchanged."""
-    told: dict[str, Any] = {
+    data: dict[str, Any] = {
         field: value
         for field in ("title", "kind", "status", "content", "locations", "raw_input", "raw_output")
         if (value := getattr(update, field)) is not None
     }
     if name := update.name:
-        told["name"] = name
-    return ToolCallUpdated(call=ToolCallId(update.tool_call_id), **told)
+        data["name"] = name
+    return ToolCallUpdated(call=ToolCallId(update.tool_call_id), **data)
 
 
 Step: TypeAlias = Awaitable[None] | None
@@ -260,16 +260,16 @@ class AcpTranslator:
 
     async def _call_update(self, update: acp.ToolCallUpdate) -> None:
         parent = parent_call(update.meta)
-        told = call_update_event(update)
+        changed = call_update_event(update)
         on_terminals = tuple(terminal_events(update.meta or {}))
         if on_terminals and update.content:
-            shown = ToolCallUpdated(call=told.call, content=update.content)
+            shown = ToolCallUpdated(call=changed.call, content=update.content)
             await self._emit(shown, parent=parent)
         # The output of a terminal comes before the end of its call, which may be this update.
         for event in on_terminals:
             await self._emit(event, parent=parent)
-        if told != ToolCallUpdated(call=told.call):
-            await self._emit(told, parent=parent)
+        if changed != ToolCallUpdated(call=changed.call):
+            await self._emit(changed, parent=parent)
         self._remember(update)
         self._show(update.content or ())
 
@@ -305,14 +305,14 @@ class AcpTranslator:
             await self._emit(SessionChanged(title=update.title, updated_at=update.updated_at))
             return
         meta = update.meta or {}
-        told = codex_error(meta)
-        for event in told:
+        events = codex_error(meta)
+        for event in events:
             await self._emit(event)
             if isinstance(event, RateLimited | RetryScheduled):
                 self._last_error = event.reason
         if codex_failed(meta):
             self.failure = self._last_error or "the agent's model failed"
-        if not told:
+        if not events:
             raw = {"sessionUpdate": "session_info_update", "_meta": meta}
             await self._emit(UnknownEvent(origin=self._agent, raw=raw))
 

@@ -191,14 +191,14 @@ def _last_cwd(file: FoundFile, budget: ReadBudget) -> str | None:
 
 def _told_title(past: HistorySession, budget: ReadBudget) -> str | None:
     """The best title that the end of the file tells."""
-    told: dict[str, str] = {}
+    data: dict[str, str] = {}
     for line in tail_lines(Path(past.path), past.size or 0, budget):
         for kind, title in _titles(as_map(decode_json(line))):
-            told.setdefault(kind, title)
-    last = told.pop("last-prompt", None)
+            data.setdefault(kind, title)
+    last = data.pop("last-prompt", None)
     for kind in TITLES:
-        if kind in told:
-            return told[kind]
+        if kind in data:
+            return data[kind]
     return last if past.title is None else None
 
 
@@ -363,15 +363,15 @@ class _Reading:
         time: int | None,
         parent: str | None,
     ) -> Iterator[HistoryEvent]:
-        told = entry.get("toolUseResult")
+        result = entry.get("toolUseResult")
         for block in results:
             call = as_text(block.get("tool_use_id"))
             if call in self._tasks:
-                yield from self._sub_agent(call, as_text(as_map(told).get("agentId")))
+                yield from self._sub_agent(call, as_text(as_map(result).get("agentId")))
                 del self._tasks[call]
         line: dict[str, Any] = {"type": "user", "message": {"content": list(results)}}
-        if told is not None:
-            line["tool_use_result"] = told
+        if result is not None:
+            line["tool_use_result"] = result
         yield from self._translate(line, time, parent)
 
     # What the model says
@@ -393,11 +393,11 @@ class _Reading:
     def _translate(
         self, line: Mapping[str, Any], time: int | None, parent: str | None
     ) -> Iterator[HistoryEvent]:
-        for told in self._translator.read(line):
-            if told.event is None:
+        for item in self._translator.read(line):
+            if item.event is None:
                 continue
-            self._note_task(told.event)
-            yield from self._turns.tell(told.event, time, parent)
+            self._note_task(item.event)
+            yield from self._turns.tell(item.event, time, parent)
 
     def _note_task(self, event: Event) -> None:
         if isinstance(event, ToolCallStarted) and event.name in ("Task", "Agent"):

@@ -165,10 +165,10 @@ class _Listing:
         path = first.file.path if first is not None else Path(past.path)
         if path.suffix == ".json":
             items = as_list(as_map(read_json(path, self._budget, most=1 << 20)).get("items"))
-            said = next((one for item in items if (one := said_by_person(as_map(item)))), None)
+            words = next((one for item in items if (one := said_by_person(as_map(item)))), None)
         else:
-            _, said = _look(self._head(path, first=40_960, most=_HEAD), past.cwd)
-        return replace(past, title=make_title(said)) if said else past
+            _, words = _look(self._head(path, first=40_960, most=_HEAD), past.cwd)
+        return replace(past, title=make_title(words)) if words else past
 
     @property
     def _index(self) -> Mapping[str, IndexedSession]:
@@ -196,8 +196,8 @@ def _look(lines: Iterable[bytes], cwd: str | None) -> tuple[str | None, str | No
     for line in lines:
         item = as_map(decode_json(line))
         item = as_map(item.get("payload")) or item
-        if cwd is None and (told := _TOLD_CWD.search(_texts(item))):
-            cwd = (told[1] or told[2]).strip()
+        if cwd is None and (match := _TOLD_CWD.search(_texts(item))):
+            cwd = (match[1] or match[2]).strip()
         if title := said_by_person(item):
             return cwd, title
     return cwd, None

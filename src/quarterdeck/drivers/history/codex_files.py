@@ -282,9 +282,9 @@ def read_names(home: Path, budget: ReadBudget) -> Mapping[str, str]:
     given: dict[str, str] = {}
     for file in list_files(home, lambda name: name == "session_index.jsonl"):
         for line in tail_lines(file.path, file.size, budget, most=_NAMES):
-            told = as_map(decode_json(line))
-            if name := make_title(as_text(told.get("thread_name"))):
-                given.setdefault(as_text(told.get("id")), name)
+            data = as_map(decode_json(line))
+            if name := make_title(as_text(data.get("thread_name"))):
+                given.setdefault(as_text(data.get("id")), name)
     return given
 
 
@@ -294,11 +294,11 @@ def read_index(home: Path) -> Mapping[str, IndexedSession]:
     newest = max(found, key=lambda one: one.changed, default=None)
     if newest is None:
         return {}
-    told: dict[str, IndexedSession] = {}
+    data: dict[str, IndexedSession] = {}
     with contextlib.suppress(HistoryError), open_database(newest.path) as connection:
         query = "SELECT id, cwd, title, source FROM threads"
         for id_, cwd, title, source in connection.execute(query):
-            told[as_text(id_)] = IndexedSession(
+            data[as_text(id_)] = IndexedSession(
                 as_text(cwd) or None, make_title(as_text(title)), "subagent" in as_text(source)
             )
-    return told
+    return data

@@ -124,9 +124,9 @@ class CodexItemReader:
     def _answered(self) -> Iterator[HistoryEvent]:
         """Tell what the model said, if it was held back."""
         if self._unasked is not None:
-            said, time = self._unasked
+            words, time = self._unasked
             self._unasked = None
-            yield from self._turns.tell(message(said, self._turns.message()), time)
+            yield from self._turns.tell(message(words, self._turns.message()), time)
 
     # Items
 
@@ -246,19 +246,23 @@ class CodexItemReader:
 
 def _content(item: Mapping[str, Any]) -> Iterator[ContentBlock]:
     for block in map(as_map, as_list(item.get("content"))):
-        said = as_text(block.get("text"))
+        words = as_text(block.get("text"))
         image = _IMAGE.fullmatch(as_text(block.get("image_url")))
         if image is not None:
             yield ImageContent(data=image[2], mime_type=image[1])
-        elif said and not _CONTEXT.match(said):
-            yield text(said)
+        elif words and not _CONTEXT.match(words):
+            yield text(words)
 
 
 def _started(item: Mapping[str, Any]) -> ToolCallStarted:
     name = as_text(item.get("name")) or "shell"
-    told = item.get("arguments", item.get("input", item.get("action")))
-    given = decode_json(told.encode("utf-8", "replace")) if isinstance(told, str) else told
-    given = as_map(given) or {"input": told}
+    arguments = item.get("arguments", item.get("input", item.get("action")))
+    given = (
+        decode_json(arguments.encode("utf-8", "replace"))
+        if isinstance(arguments, str)
+        else arguments
+    )
+    given = as_map(given) or {"input": arguments}
     command = given.get("cmd", given.get("command"))
     words = " ".join(map(str, as_list(command))) or as_text(command)
     files = _FILE.findall(as_text(given.get("input")) or words)
@@ -275,10 +279,10 @@ def _started(item: Mapping[str, Any]) -> ToolCallStarted:
 
 
 def _ended(item: Mapping[str, Any]) -> ToolCallEnded:
-    told: object = item.get("output")
-    whole = as_map(decode_json(told.encode("utf-8", "replace")) if isinstance(told, str) else told)
-    output = as_text(whole.get("output")) or as_text(whole.get("content")) or as_text(told)
-    if blocks := as_list(told):
+    raw: object = item.get("output")
+    whole = as_map(decode_json(raw.encode("utf-8", "replace")) if isinstance(raw, str) else raw)
+    output = as_text(whole.get("output")) or as_text(whole.get("content")) or as_text(raw)
+    if blocks := as_list(raw):
         output = "\n".join(as_text(as_map(one).get("text")) for one in blocks)
     found = _EXIT.search(output)
     code = as_map(whole.get("metadata")).get("exit_code", int(found[1]) if found else 0)

@@ -195,8 +195,8 @@ def _thought(data: Mapping[str, Any]) -> str:
 def _content(parts: Iterable[Mapping[str, Any]]) -> Iterator[ContentBlock]:
     for part in parts:
         data = as_map(part.get("inlineData"))
-        if said := as_text(part.get("text")):
-            yield text(said)
+        if words := as_text(part.get("text")):
+            yield text(words)
         elif as_text(data.get("data")) and as_text(data.get("mimeType")).startswith("image/"):
             yield ImageContent(data=data["data"], mime_type=data["mimeType"])
 
@@ -284,8 +284,8 @@ def logged_sessions(
         if id_ and id_ not in known and as_text(entry.get("message")):
             prompts.setdefault(id_, []).append(entry)
     for id_, entries in prompts.items():
-        said = [as_text(one.get("message")) for one in entries]
-        title = next((one for one in said if not one.startswith(("/", "?"))), None)
+        messages = [as_text(one.get("message")) for one in entries]
+        title = next((one for one in messages if not one.startswith(("/", "?"))), None)
         times = [parse_time(one.get("timestamp")) for one in entries]
         if title is not None:
             yield HistorySession(
@@ -315,11 +315,11 @@ def read_logged(past: HistorySession, tally: ReadTally) -> Iterator[HistoryEvent
     event = NoticePosted(title="Gemini stored only the prompts of this session")
     yield from turns.outside(event, past.started)
     for entry in map(as_map, as_list(whole)):
-        said = as_text(entry.get("message"))
-        if entry.get("sessionId") == past.id and said:
+        words = as_text(entry.get("message"))
+        if entry.get("sessionId") == past.id and words:
             tally.lines += 1
             name = str(entry.get("messageId", ""))
-            yield from turns.prompt([text(said)], parse_time(entry.get("timestamp")), name)
+            yield from turns.prompt([text(words)], parse_time(entry.get("timestamp")), name)
     yield from turns.end()
 
 
@@ -450,7 +450,7 @@ def _look_whole(file: FoundFile, budget: ReadBudget) -> tuple[str, int, str, str
     head = b"\n".join(head_lines(file.path, budget, most=16_384, first=2_048))
     fields = {name: _field(head, name) for name in (b"sessionId", b"startTime", b"kind")}
     messages = _messages_in(head)
-    title = next((said for one in messages if (said := said_by_person(one))), "")
+    title = next((words for one in messages if (words := said_by_person(one))), "")
     started = parse_time(fields[b"startTime"])
     return fields[b"sessionId"], started, title, fields[b"kind"]
 

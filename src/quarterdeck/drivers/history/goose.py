@@ -135,10 +135,10 @@ def _bytes(value: Any) -> bytes:
     return value if isinstance(value, bytes) else as_text(value).encode()
 
 
-def _moment(told: Any) -> int:
+def _moment(value: Any) -> int:
     """Microseconds since the epoch, of SQLite's text in UTC."""
     try:
-        moment = datetime.fromisoformat(as_text(told))
+        moment = datetime.fromisoformat(as_text(value))
     except ValueError:
         return 0
     return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1_000_000)
@@ -168,10 +168,10 @@ class _Reading:
     def message(
         self, role: str, parts: list[Any], time: int | None, name: str
     ) -> Iterator[HistoryEvent]:
-        said = [as_map(part) for part in parts]
-        if role == "user" and any(one.get("type") in ("text", "image") for one in said):
+        contents = [as_map(part) for part in parts]
+        if role == "user" and any(one.get("type") in ("text", "image") for one in contents):
             yield from self._turns.prompt(content_of(parts), time, name)
-        for part in said:
+        for part in contents:
             yield from self._part(role, part, time)
 
     def finish(self) -> Iterator[HistoryEvent]:

@@ -63,8 +63,8 @@ class AgentHomes:
         if not given:
             raise QuarterdeckError("no home directory is known; set HOME to a directory")
         home = Path(given).absolute()
-        told = environment.get("XDG_DATA_HOME", "")
-        data = Path(told) if told.startswith("/") else home / ".local" / "share"
+        path = environment.get("XDG_DATA_HOME", "")
+        data = Path(path) if path.startswith("/") else home / ".local" / "share"
         gemini = environment.get("GEMINI_CLI_HOME", "")
         return cls(
             claude=_given(environment, "CLAUDE_CONFIG_DIR", home / ".claude"),
@@ -80,8 +80,8 @@ class AgentHomes:
 
 
 def _given(environment: Mapping[str, str], variable: str, usual: Path) -> Path:
-    told = environment.get(variable, "")
-    return Path(told).absolute() if told else usual
+    path = environment.get(variable, "")
+    return Path(path).absolute() if path else usual
 
 
 AGENTS = ("claude", "codex", "gemini", "opencode", "goose", "kimi", "pi", "qwen", "vibe")
@@ -240,11 +240,11 @@ class AgentHistory:
                 return None
             left, snippet, most = set(words), "", 0
             for one in reader.read(past, ReadTally()):
-                said = _said(one.event)
-                lower = said.casefold()
+                content = _said(one.event)
+                lower = content.casefold()
                 here = [word for word in words if word in lower]
                 if len(here) > most:
-                    snippet, most = _snippet(said, lower, here), len(here)
+                    snippet, most = _snippet(content, lower, here), len(here)
                 left.difference_update(here)
                 if not left:
                     return HistoryHit(past=past, snippet=snippet)

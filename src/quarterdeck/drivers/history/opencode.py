@@ -168,11 +168,11 @@ class OpencodeDatabase:
         # Taken whole: whoever draws these may ask for others in between.
         for id_, data in self._connection.execute(query, (key,)).fetchall():
             tally.lines += 1
-            told = str(data).encode("utf-8", "replace")
-            if len(told) > LONGEST_LINE:
+            encoded = str(data).encode("utf-8", "replace")
+            if len(encoded) > LONGEST_LINE:
                 tally.too_long += 1
                 continue
-            value = decode_json(told)
+            value = decode_json(encoded)
             if not isinstance(value, dict):
                 tally.corrupt += 1
                 continue
@@ -224,19 +224,19 @@ class OpencodeFiles:
         return ""
 
     def _past(self, file: FoundFile, budget: ReadBudget) -> HistorySession | None:
-        told = as_map(read_json(file.path, budget, most=_SESSION_FILE))
-        id_, time = as_text(told.get("id")), as_map(told.get("time"))
-        if not _is_plain(id_) or told.get("parentID"):
+        data = as_map(read_json(file.path, budget, most=_SESSION_FILE))
+        id_, time = as_text(data.get("id")), as_map(data.get("time"))
+        if not _is_plain(id_) or data.get("parentID"):
             return None
         return HistorySession(
             agent="opencode",
             id=id_,
             path=str(file.path),
-            cwd=as_text(told.get("directory")) or self._cwd(id_, budget),
-            title=as_text(told.get("title")) or None,
+            cwd=as_text(data.get("directory")) or self._cwd(id_, budget),
+            title=as_text(data.get("title")) or None,
             started=parse_time(time.get("created")) or file.changed,
             updated=parse_time(time.get("updated")) or file.changed,
-            version=as_text(told.get("version")) or None,
+            version=as_text(data.get("version")) or None,
         )
 
     def _messages(self, session: str) -> list[FoundFile]:
@@ -248,8 +248,8 @@ class OpencodeFiles:
     def _cwd(self, session: str, budget: ReadBudget) -> str | None:
         """Where a session worked, told by an answer in it: older files do not say."""
         for file in self._messages(session)[:8]:
-            told = upgrade_message(as_map(read_json(file.path, budget, most=_SESSION_FILE)))
-            if cwd := as_text(as_map(told.get("path")).get("cwd")):
+            data = upgrade_message(as_map(read_json(file.path, budget, most=_SESSION_FILE)))
+            if cwd := as_text(as_map(data.get("path")).get("cwd")):
                 return cwd
         return None
 
@@ -386,8 +386,8 @@ def _here(
             continue
         count += 1
         is_made_up = past.title is None or _MADE_UP.match(past.title)
-        said = store.first_words(past.id, budget) if is_made_up else past.title
-        yield replace(past, title=make_title(said) or past.title)
+        title = store.first_words(past.id, budget) if is_made_up else past.title
+        yield replace(past, title=make_title(title) or past.title)
 
 
 class _Reading:
@@ -476,10 +476,10 @@ class _Reading:
             yield from self._turns.tell(call_ended(part), ended, parent)
 
     def _compacted(self, parts: "list[OpencodeEntry]", time: int | None) -> Iterator[HistoryEvent]:
-        said = (as_text(one.data.get("text")) for one in parts if one.data.get("type") == "text")
+        texts = (as_text(one.data.get("text")) for one in parts if one.data.get("type") == "text")
         self._compactions += 1
         name = CompactionId(f"cmp_{self._compactions}")
-        summary = "\n".join(said) or None
+        summary = "\n".join(texts) or None
         begun = CompactionChanged(compaction=name, status="in_progress")
         done = CompactionChanged(compaction=name, status="completed", summary=summary)
         for event in (begun, done):
@@ -501,10 +501,10 @@ def _content(parts: "list[OpencodeEntry]") -> Iterator[ContentBlock]:
     for part in (one.data for one in parts):
         if part.get("synthetic") or part.get("ignored"):
             continue
-        said, url = as_text(part.get("text")), as_text(part.get("url"))
+        words, url = as_text(part.get("text")), as_text(part.get("url"))
         image = _IMAGE.fullmatch(url) if part.get("type") == "file" else None
-        if part.get("type") == "text" and said:
-            yield text(said)
+        if part.get("type") == "text" and words:
+            yield text(words)
         elif image is not None:
             yield ImageContent(data=image[2], mime_type=image[1])
         elif part.get("type") == "file" and url and not url.startswith("data:"):

@@ -77,9 +77,9 @@ def _past(file: FoundFile, directory: Path | None, budget: ReadBudget) -> Histor
             started = parse_time(entry.get("timestamp"))
             if directory is not None and not is_same_place(cwd, directory):
                 return None
-        said = as_map(entry.get("message"))
-        if said.get("role") == "user":
-            title = text_of_parts(said.get("content"))
+        data = as_map(entry.get("message"))
+        if data.get("role") == "user":
+            title = text_of_parts(data.get("content"))
         if not id_ or title:
             break
     if not id_:

@@ -106,7 +106,7 @@ def _said(entry: Mapping[str, Any]) -> str:
     if entry.get("type") != "user" or entry.get("isSidechain") is True:
         return ""
     texts = (as_text(part.get("text")) for part in _parts(entry))
-    return "\n".join(said for said in texts if said and not said.lstrip().startswith(_REMINDER))
+    return "\n".join(item for item in texts if item and not item.lstrip().startswith(_REMINDER))
 
 
 def _named(entry: Mapping[str, Any]) -> str:
@@ -202,8 +202,8 @@ class _Reading:
 
 
 def _content(entry: Mapping[str, Any]) -> Iterator[ContentBlock]:
-    if said := _said(entry):
-        yield text(said)
+    if words := _said(entry):
+        yield text(words)
     for part in _parts(entry):
         data = as_map(part.get("inlineData"))
         if as_text(data.get("data")) and as_text(data.get("mimeType")).startswith("image/"):

@@ -79,8 +79,8 @@ def content_of(parts: Any) -> Iterator[ContentBlock]:
     for part in map(as_map, as_list(parts)):
         data = as_text(part.get("data"))
         kind = as_text(part.get("mimeType")) or as_text(part.get("mime_type"))
-        if said := as_text(part.get("text")):
-            yield text(said)
+        if words := as_text(part.get("text")):
+            yield text(words)
         elif data and kind.startswith("image/"):
             yield ImageContent(data=data, mime_type=kind)
 

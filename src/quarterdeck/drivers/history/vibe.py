@@ -127,11 +127,11 @@ def _preview(folder: Path, budget: ReadBudget) -> str:
 
 
 def _spent(folder: Path, manifest: Mapping[str, Any]) -> TokenUsage:
-    told = as_map(_state(folder, manifest, None).get("tokenUsage"))
+    data = as_map(_state(folder, manifest, None).get("tokenUsage"))
     return TokenUsage(
-        input=as_number(told.get("inputTokens")),
-        output=as_number(told.get("outputTokens")),
-        cached=as_number(told.get("cachedInputTokens")),
+        input=as_number(data.get("inputTokens")),
+        output=as_number(data.get("outputTokens")),
+        cached=as_number(data.get("cachedInputTokens")),
     )
 
 
@@ -156,9 +156,9 @@ def _entries(
     """The entries of a session under their ids, in order; a later form of one counts."""
     entries: dict[str, Mapping[str, Any]] = {}
     for path in _chunks(folder, manifest):
-        told = read_json(path, most=_LARGEST_CHUNK)
-        tally.corrupt += not isinstance(told, list)
-        for entry in map(as_map, as_list(told)):
+        chunk = read_json(path, most=_LARGEST_CHUNK)
+        tally.corrupt += not isinstance(chunk, list)
+        for entry in map(as_map, as_list(chunk)):
             tally.lines += 1
             entries[as_text(entry.get("id"))] = entry
     for path in _segment(folder, manifest):

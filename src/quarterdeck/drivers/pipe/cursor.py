@@ -96,9 +96,9 @@ class CursorReader:
 def _call(value: Mapping[str, Any]) -> Iterator[Event]:
     """A tool call: one key names the tool and holds its arguments and, later, its result."""
     call = ToolCallId(as_text(value.get("call_id")))
-    told = as_map(value.get("tool_call"))
-    key = next(iter(told), "")
-    name, body = key.removesuffix("ToolCall") or "tool", as_map(told.get(key))
+    data = as_map(value.get("tool_call"))
+    key = next(iter(data), "")
+    name, body = key.removesuffix("ToolCall") or "tool", as_map(data.get(key))
     given = as_map(body.get("args"))
     path = as_text(given.get("path"))
     if value.get("subtype") == "started":

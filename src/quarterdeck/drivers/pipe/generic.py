@@ -303,13 +303,13 @@ class GenericReader:
 
 
 def _message(rule: _Compiled, value: Any) -> Iterator[Event]:
-    if said := rule.said(value, "text"):
-        yield message(said, rule.said(value, "id"))
+    if words := rule.said(value, "text"):
+        yield message(words, rule.said(value, "id"))
 
 
 def _thought(rule: _Compiled, value: Any) -> Iterator[Event]:
-    if said := rule.said(value, "text"):
-        yield thought(said, rule.said(value, "id"))
+    if words := rule.said(value, "text"):
+        yield thought(words, rule.said(value, "id"))
 
 
 def _tool(rule: _Compiled, value: Any) -> Iterator[Event]:
@@ -373,8 +373,8 @@ def _rate_limit(rule: _Compiled, value: Any) -> Iterator[Event]:
 
 
 def _notice(rule: _Compiled, value: Any) -> Iterator[Event]:
-    if told := rule.said(value, "text"):
-        yield NoticePosted(title=told)
+    if words := rule.said(value, "text"):
+        yield NoticePosted(title=words)
 
 
 _EVENTS: dict[str, Callable[[_Compiled, Any], Iterator[Event]]] = {

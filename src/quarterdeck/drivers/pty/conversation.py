@@ -387,20 +387,20 @@ class PtyConversation:
     async def _listen(
         self, events: TurnEvents, mark: RowMark | None, before: TextBeforeTurn
     ) -> TurnOutcome:
-        told: tuple[int, bool] | None = None
+        reported: tuple[int, bool] | None = None
         has_begun = False
         while True:
             reading, calm = self._watch.now, self._watch.calm
             has_begun = has_begun or reading.state in ("busy", "asking")
             is_over = self._is_over(reading, calm) and (has_begun or calm >= _SLOW)
             seen = self._watch.changes, calm >= _CALM_LINE
-            if is_over or (seen != told and not self._watch.is_drawing):
-                told = seen
-                said = self._said(mark, before)
-                has_begun = has_begun or bool(said.items)
-                await self._tell(events.news(said, is_last=is_over, is_calm=seen[1]))
+            if is_over or (seen != reported and not self._watch.is_drawing):
+                reported = seen
+                turn_text = self._said(mark, before)
+                has_begun = has_begun or bool(turn_text.items)
+                await self._tell(events.news(turn_text, is_last=is_over, is_calm=seen[1]))
                 if is_over:
-                    return await self._end(events, said)
+                    return await self._end(events, turn_text)
             await self._deal(events, reading)
             await asyncio.sleep(_TELL_PAUSE)
             await self._watch.step(_TELL_PAUSE)
@@ -410,12 +410,12 @@ class PtyConversation:
             return False
         return calm >= self._knowledge.calm
 
-    async def _end(self, events: TurnEvents, said: TurnText) -> TurnOutcome:
+    async def _end(self, events: TurnEvents, turn_text: TurnText) -> TurnOutcome:
         await self._tell(events.last())
         if self._interrupted:
             return TurnOutcome(stop="cancelled")
-        if said.failure:
-            return TurnOutcome(stop="failed", reason=said.failure)
+        if turn_text.failure:
+            return TurnOutcome(stop="failed", reason=turn_text.failure)
         return TurnOutcome(stop="end_turn")
 
     def _said(self, mark: RowMark | None, before: TextBeforeTurn) -> TurnText:

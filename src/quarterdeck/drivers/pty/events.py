@@ -300,12 +300,12 @@ class TurnEvents:
 
     def _text(self, index: int, item: TurnItem, *, whole: bool) -> list[Event]:
         shown = item.text if whole else _steady(item.text)
-        told = self._told.get(index, "")
-        if shown.startswith(told):
-            fresh = shown[len(told) :]
+        before = self._told.get(index, "")
+        if shown.startswith(before):
+            fresh = shown[len(before) :]
         else:
             # It was drawn anew in another shape: once it is whole, go on where that begins.
-            fresh = _reshaped(told, shown) if whole else ""
+            fresh = _reshaped(before, shown) if whole else ""
         if not fresh:
             return []
         self._told[index] = shown
@@ -335,12 +335,14 @@ class TurnEvents:
         self._ends[call] = how
         return [ToolCallEnded(call=call, status=how)]
 
-    def _windowed(self, said: TurnText, whole: bool) -> list[Event]:
+    def _windowed(self, turn_text: TurnText, whole: bool) -> list[Event]:
         """The beginning of the turn is out of sight: go on where what was told last is seen."""
-        lines = [line for item in said.items if item.kind == "text" for line in item.lines]
+        lines = [line for item in turn_text.items if item.kind == "text" for line in item.lines]
         if not whole:
             lines = lines[:-1]
-        known = self._window or [line for told in self._told.values() for line in told.split("\n")]
+        known = self._window or [
+            line for entry in self._told.values() for line in entry.split("\n")
+        ]
         fresh = _after(known, lines)
         if not fresh:
             return []

@@ -150,6 +150,7 @@ class BatchLanding:
             note = "the branch has all of the work already"
             await self._report(session, "unchanged", replace(result, note=note))
             return None
+        plan = await self._worker.commit_rest(landing, plan, message)
         if tip is None and landing.checkout is not None:
             await self._worker.expect_checkout(landing, plan, self._options)
         return _Link(session=session, landing=landing, plan=plan, result=result)
@@ -202,9 +203,7 @@ class BatchLanding:
     async def _land(self, link: _Link) -> None:
         """Raises ReferencesMovedError."""
         try:
-            result = await self._worker.finish(
-                link.result, link.landing, link.plan, self._options, self._settings
-            )
+            result = await self._worker.finish(link.result, link.landing, link.plan, self._options)
         except ReferencesMovedError:
             raise
         except (LandingRefusedError, OperatingSystemError) as error:

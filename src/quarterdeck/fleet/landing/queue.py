@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.wire.events import ChangesLanded
 from quarterdeck.wire.ids import SessionId, new_request_id
 from quarterdeck.wire.private_files import write_private
 from quarterdeck.wire.tasks import BackgroundTasks, cancel_tasks, run_to_end
@@ -55,7 +56,28 @@ class LandingQueues:
             run = _QueueRun(self._worker, info, LandingOptions(), self._directory)
             self._known[info.id] = run
             if not info.is_done:
+                await self._find_landed(info)
                 await run.end("interrupted", "the host ended before it was landed")
+
+    async def _find_landed(self, info: LandingQueueInfo) -> None:
+        """What landed in the moment in which the host was killed is in the log by now."""
+        for entry in info.entries:
+            if entry.state not in _UNDER_WAY:
+                continue
+            async for record in self._worker.context.journal.history(0, entry.session):
+                event = record.event
+                if not isinstance(event, ChangesLanded) or record.time < info.created:
+                    continue
+                self._worker.landed[entry.session] = LandingResult(
+                    session=entry.session,
+                    name=entry.name,
+                    state="landed",
+                    into=event.into,
+                    method=event.method,
+                    before=event.before,
+                    commit=event.commit,
+                    counts=event.counts,
+                )
 
     async def start(
         self, agents: Mapping[SessionId, str], into: str, options: LandingOptions
@@ -180,7 +202,9 @@ class _QueueRun:
         options = self._options
         if options.hand_to is None and is_handed:
             options = replace(options, hand_to=session)
-        result = await self._worker.land_now(session, options, tree)
+        result = await self._worker.land_now(
+            session, options, tree, lambda: self.report(session, "checking", None)
+        )
         await self.report(session, result.state, result)
 
     async def report(

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from quarterdeck.config.schema import LandingSettings
+from quarterdeck.config.schema import LandingSettings, Settings
 from quarterdeck.journal import Journal
 from quarterdeck.system.errors import OperatingSystemError
 from quarterdeck.system.git.references import (
@@ -19,20 +19,21 @@ from quarterdeck.system.git.references import (
 )
 from quarterdeck.system.git.repository import expect_repository
 from quarterdeck.wire.errors import QuarterdeckError
-from quarterdeck.wire.events import ChangesLanded, CommandRan, LandingFailed, NoticePosted
+from quarterdeck.wire.events import ChangesLanded, LandingFailed, NoticePosted
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.tasks import run_to_end
-from quarterdeck.wire.worktrees import ChangeCounts, LandingMethod, Worktree
+from quarterdeck.wire.worktrees import ChangeCounts, CommandPurpose, LandingMethod, Worktree
 
 from ..agent_entry import AgentEntry
 from ..errors import LandingRefusedError
 from ..live_index import LiveIndex
 from ..log_writer import LogWriter
+from ..worktrees.commands import run_worktree_command
 from .api import (
     LandingOptions,
     LandingResult,
 )
-from .checks import CheckTree, run_check
+from .checks import CheckTree
 from .handback import compose_hand_back
 from .intent import ReferencesMovedError
 from .lander import Lander, PreparedLanding
@@ -60,13 +61,13 @@ class LandingContext(Struct, frozen=True, kw_only=True):
     notes: LogWriter
     directory: Path
     """Of ours, for what must survive."""
-    load_settings: Callable[[str], LandingSettings]
+    load_settings: Callable[[str], Settings]
     """The settings that count in a directory; blocks. Raises ConfigError."""
     read_last_words: Callable[[SessionId, int], Awaitable[str]]
     deliver: Callable[[str, str], Awaitable[None]]
     """Give an agent a prompt, resuming it if need be. Raises QuarterdeckError."""
-    release: Callable[[SessionId, bool], Awaitable[str | None]] | None = None
-    """Remove the worktree of a session after a landing, and its branch if that is asked for."""
+    release: Callable[[SessionId, Worktree, str], Awaitable[str | None]]
+    """Let go of a worktree whose commit has landed; returns what a person must know."""
 
 
 def is_at_work(entry: AgentEntry) -> bool:
@@ -93,6 +94,10 @@ class LandingRequest(Struct, frozen=True, kw_only=True):
         return self.options.into or self.worktree.base_ref or "?"
 
 
+async def _do_nothing() -> None:
+    pass
+
+
 class LandingWorker:
     """Lands the work of one agent, for a caller or for a queue."""
 
@@ -113,15 +118,22 @@ class LandingWorker:
         await current.until(lambda: not self._find_workers(current.get(session)))
 
     async def land_now(
-        self, agent: str, options: LandingOptions, tree: CheckTree | None = None
+        self,
+        agent: str,
+        options: LandingOptions,
+        tree: CheckTree | None = None,
+        on_check: Callable[[], Awaitable[None]] = _do_nothing,
     ) -> LandingResult:
-        """Land, to the end; ``tree``: where to check. Raises NoSuchAgentError."""
+        """Land, to the end. Raises NoSuchAgentError.
+
+        ``tree``: where to check. ``on_check``: called before the check.
+        """
         entry = await self.context.current.find(agent)
         try:
             request = await self.request(agent, options)
             lock = self._locks.setdefault(request.worktree.repository, asyncio.Lock())
             async with lock:
-                return await self._land(request, tree)
+                return await self._land(request, tree, on_check)
         except (LandingRefusedError, OperatingSystemError) as error:
             into = options.into or (entry.worktree.base_ref if entry.worktree else None) or "?"
             notes = "; ".join(getattr(error, "__notes__", []))
@@ -144,13 +156,18 @@ class LandingWorker:
         landing = await self.lander.prepare(session, request.worktree, options)
         return landing, request.message, request.method
 
-    async def _land(self, request: LandingRequest, tree: CheckTree | None) -> LandingResult:
+    async def _land(
+        self,
+        request: LandingRequest,
+        tree: CheckTree | None,
+        on_check: Callable[[], Awaitable[None]],
+    ) -> LandingResult:
         problem = self.find_refusal(request)
         if problem is not None:
             raise LandingRefusedError(problem)
         for attempt in (1, 2):
             try:
-                return await self._land_once(request, tree)
+                return await self._land_once(request, tree, on_check)
             except ReferencesMovedError as error:
                 if attempt == 2:
                     raise LandingRefusedError(
@@ -158,7 +175,12 @@ class LandingWorker:
                     ) from error
         raise AssertionError("the second attempt returns or raises")
 
-    async def _land_once(self, request: LandingRequest, tree: CheckTree | None) -> LandingResult:
+    async def _land_once(
+        self,
+        request: LandingRequest,
+        tree: CheckTree | None,
+        on_check: Callable[[], Awaitable[None]],
+    ) -> LandingResult:
         entry, options = request.entry, request.options
         landing = await self.lander.prepare(entry.session, request.worktree, options)
         if options.expected not in (None, landing.work.tree):
@@ -179,14 +201,30 @@ class LandingWorker:
             return await self.fail_with_conflicts(result, landing, plan, options)
         if plan.is_empty:
             return replace(result, note="the branch has all of the work already")
+        plan = await self.commit_rest(landing, plan, request.message)
         if landing.checkout is not None:
             await self.expect_checkout(landing, plan, options)
         if request.check is not None:
+            await on_check()
             failed = await self._check(request, plan, tree)
             if failed is not None:
                 result = replace(result, state="check", reason=failed[0], output=failed[1])
                 return await self.give_up(result, landing, options)
-        return await self.finish(result, landing, plan, options, request.settings)
+        return await self.finish(result, landing, plan, options)
+
+    async def commit_rest(
+        self, landing: PreparedLanding, plan: LandingPlan, message: str
+    ) -> LandingPlan:
+        """Let the branch of an agent that has ended have all of its work, after a squash too.
+
+        A live agent would not know of the commit. Raises GitError.
+        """
+        entry = self.context.current.get(landing.session)
+        if plan.rest is not None or not landing.work.is_dirty or entry.is_started:
+            return plan
+        data = message.encode("utf-8", "replace")
+        rest = await asyncio.to_thread(write_rest, landing.work, data, landing.identity)
+        return replace(plan, rest=rest)
 
     async def finish(
         self,
@@ -194,13 +232,12 @@ class LandingWorker:
         landing: PreparedLanding,
         plan: LandingPlan,
         options: LandingOptions,
-        settings: LandingSettings,
     ) -> LandingResult:
         """Move the branch and write it down, whoever stops waiting. Raises as ``Lander.execute``.
 
         The result is in ``landed`` too, for a caller that was cancelled.
         """
-        work = self._finish(result, landing, plan, options, settings)
+        work = self._finish(result, landing, plan, options)
         return await run_to_end(work, name=f"land {result.name}")
 
     async def _finish(
@@ -209,7 +246,6 @@ class LandingWorker:
         landing: PreparedLanding,
         plan: LandingPlan,
         options: LandingOptions,
-        settings: LandingSettings,
     ) -> LandingResult:
         counts, _ = await self.lander.count(landing, plan)
         await self.lander.execute(landing, plan, counts, checkout=options.checkout)
@@ -229,7 +265,7 @@ class LandingWorker:
             notes.append(f"uncommitted files were committed on {branch} as {plan.rest[:10]}")
             notice = NoticePosted(title=f"Landing: {notes[0]}.")
             await self.context.notes.note(result.session, notice)
-        if (released := await self._release(result.session, options, settings)) is not None:
+        if (released := await self._release(result.session, landing, plan, options)) is not None:
             notes.append(released)
         self.landed[result.session] = done = replace(
             result,
@@ -243,14 +279,19 @@ class LandingWorker:
         return done
 
     async def _release(
-        self, session: SessionId, options: LandingOptions, settings: LandingSettings
+        self,
+        session: SessionId,
+        landing: PreparedLanding,
+        plan: LandingPlan,
+        options: LandingOptions,
     ) -> str | None:
-        """Remove the worktree, if that is set; a failure is told and changes nothing else."""
-        release = self.context.release
-        if release is None or options.keep_worktree or settings.worktree == "keep":
+        """Let go of the worktree; a failure is told and changes nothing else."""
+        worktree = self.context.current.get(session).worktree
+        is_whole = plan.rest is not None or not landing.work.is_dirty
+        if worktree is None or options.keep_worktree or not is_whole:
             return None
         try:
-            return await release(session, settings.branch == "delete")
+            return await self.context.release(session, worktree, plan.rest or landing.work.head)
         except QuarterdeckError as error:
             return f"the worktree was not removed: {error}"
 
@@ -269,7 +310,9 @@ class LandingWorker:
     async def make_check_tree(self, session: SessionId) -> CheckTree:
         """A temporary worktree for checks; remove it. Raises LandingRefusedError, GitError."""
         worktree = _expect_worktree(self.context.current.get(session))
-        repository = await asyncio.to_thread(expect_repository, worktree.path)
+        top = worktree.repository
+        is_there = await asyncio.to_thread(Path(top).is_dir)
+        repository = await asyncio.to_thread(expect_repository, top if is_there else worktree.path)
         return CheckTree(repository, self.context.directory / "checks")
 
     async def check_commit(
@@ -281,18 +324,45 @@ class LandingWorker:
         seconds: float,
     ) -> tuple[str, str] | None:
         """Run a check on a commit; why it failed and its output, or None. Raises GitError."""
-        await asyncio.to_thread(tree.check_out, commit)
-        outcome = await run_check(command, tree.path, seconds=seconds)
-        event = CommandRan(
-            purpose="check",
-            command=command,
-            exit_code=outcome.exit_code,
-            output=outcome.output,
-            seconds=outcome.seconds,
+        is_new = await asyncio.to_thread(tree.check_out, commit)
+        if is_new and (failed := await self._prepare_check(sessions, tree, seconds)) is not None:
+            return failed
+        return await self._run_command(sessions, tree, command, "check", seconds)
+
+    async def _prepare_check(
+        self, sessions: Sequence[SessionId], tree: CheckTree, seconds: float
+    ) -> tuple[str, str] | None:
+        """Copy ignored files into it and run set-up commands, as for an agent's worktree."""
+        settings = await asyncio.to_thread(self.context.load_settings, tree.source)
+        await asyncio.to_thread(tree.copy_included, settings.worktrees.include_ignored)
+        for line in settings.worktrees.setup:
+            timeout = min(seconds, settings.worktrees.timeout)
+            failed = await self._run_command(sessions, tree, line, "setup", timeout)
+            if failed is not None:
+                return failed
+        return None
+
+    async def _run_command(
+        self,
+        sessions: Sequence[SessionId],
+        tree: CheckTree,
+        line: str,
+        purpose: CommandPurpose,
+        seconds: float,
+    ) -> tuple[str, str] | None:
+        variables = {"QUARTERDECK_WORKTREE": str(tree.path), "QUARTERDECK_REPOSITORY": tree.source}
+        event = await run_worktree_command(
+            line, cwd=str(tree.path), purpose=purpose, variables=variables, timeout=seconds
         )
         for session in sessions:
             await self.context.notes.note(session, event)
-        return None if outcome.has_passed else (outcome.reason, outcome.output)
+        if event.exit_code == 0:
+            return None
+        what = "check" if purpose == "check" else "set-up command"
+        how = f"failed with exit code {event.exit_code}"
+        if event.exit_code is None:
+            how = f"was ended after {event.seconds:.0f} s"
+        return f"the {what} {line!r} {how}", event.output
 
     async def _check(
         self,
@@ -365,7 +435,8 @@ class LandingWorker:
     async def load_settings(self, session: SessionId) -> LandingSettings:
         """The settings for the repository of an agent. Raises LandingRefusedError."""
         worktree = _expect_worktree(self.context.current.get(session))
-        return await asyncio.to_thread(self.context.load_settings, worktree.repository)
+        settings = await asyncio.to_thread(self.context.load_settings, worktree.repository)
+        return settings.landing
 
     async def request(self, agent: str, options: LandingOptions) -> LandingRequest:
         """What was asked for, complete. Raises LandingRefusedError, NoSuchAgentError."""
@@ -381,10 +452,10 @@ class LandingWorker:
             entry=entry,
             worktree=worktree,
             options=options,
-            settings=settings,
-            method=options.method or settings.method,
+            settings=settings.landing,
+            method=options.method or settings.landing.method,
             message=add_trailers(message, trailers),
-            check=None if options.skip_check else options.check or settings.check,
+            check=None if options.skip_check else options.check or settings.landing.check,
         )
 
     def find_refusal(self, request: LandingRequest) -> str | None:

@@ -11,6 +11,7 @@ from quarterdeck.policy.modes import MODES
 from quarterdeck.wire.content import text
 from quarterdeck.wire.ids import RequestId, SessionId
 from quarterdeck.wire.session_options import SessionLimits, SessionOptions
+from quarterdeck.wire.worktrees import WorktreeOptions
 
 from ..api import AgentInfo, SpawnOptions
 from ..errors import NotAChildError
@@ -173,6 +174,19 @@ class SpawnArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields
         str | None,
         Meta(description="An absolute path inside your directory; default: your directory."),
     ] = None
+    worktree: Annotated[
+        bool | None,
+        Meta(
+            description=(
+                "Whether it works in a git worktree and on a branch of its own, so that agents do "
+                "not overwrite each other; default: what the project's settings say."
+            )
+        ),
+    ] = None
+    base: Annotated[
+        str | None,
+        Meta(description="With worktree: the branch or commit to start from; default: HEAD."),
+    ] = None
     model: Annotated[
         str | None,
         Meta(
@@ -317,6 +331,7 @@ def _child_options(own: SessionOptions, model: str | None, a: SpawnArguments) ->
         agent=agent,
         cwd=a.cwd or own.cwd,
         roots=a.roots or (own.roots if a.cwd is None and agent == own.agent else ()),
+        worktree=_child_worktree(a),
         transport=a.transport,
         model=a.model or _same_model(own.agent, model, a.agent),
         effort=a.effort,
@@ -329,6 +344,12 @@ def _child_options(own: SessionOptions, model: str | None, a: SpawnArguments) ->
         system_prompt=a.instructions,
         limits=limits,
     )
+
+
+def _child_worktree(a: SpawnArguments) -> WorktreeOptions | None:
+    if a.worktree is None and a.base is None:
+        return None
+    return WorktreeOptions(base=a.base, is_off=a.worktree is False)
 
 
 def _same_model(own: str, model: str | None, wanted: str | None) -> str | None:

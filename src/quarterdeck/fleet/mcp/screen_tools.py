@@ -31,9 +31,9 @@ Line: TypeAlias = Annotated[int, Meta(ge=1)]
 Source: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200_000)]
 
 KEY_COMMANDS = frozenset(
-    {"archived", "columns", "diff", "end", "feed", "filter", "focus", "go", "help", "here", "keys"}
-    | {"layout", "layouts", "next", "previous", "sort", "tab", "theme", "themes", "unfold"}
-    | {"widgets", "zoom"}
+    {"archived", "columns", "conflicts", "diff", "end", "feed", "filter", "focus", "go", "help"}
+    | {"here", "keys", "layout", "layouts", "next", "previous", "review", "sort", "tab", "theme"}
+    | {"themes", "unfold", "widgets", "zoom"}
 )
 """What a key may do that an agent binds: change what is shown, and never answer, send or end."""
 _TOO_MUCH = frozenset({("layout", "save"), ("layout", "delete"), ("tab", "close")})
@@ -80,10 +80,13 @@ class TabsArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=
 class ShowArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The arguments of ``screen_show``."""
 
-    what: Literal["file", "diff", "agent", "panel", "note"]
+    what: Literal["file", "diff", "review", "agent", "panel", "note"]
     path: Annotated[
         Place | None,
-        Meta(description="file: the file. diff: a file or directory, or none."),
+        Meta(
+            description="file: the file. diff: a file or directory, or none. review: a file that "
+            "the agent changed, relative to the top of its worktree, or none."
+        ),
     ] = None
     line: Annotated[Line | None, Meta(description="file: which line.")] = None
     how: Annotated[Literal["view", "edit", "tail"], Meta(description="file: how it is opened.")] = (
@@ -91,7 +94,7 @@ class ShowArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=
     )
     agent: Annotated[
         Name | None,
-        Meta(description="agent: one that you started; default: yourself."),
+        Meta(description="agent and review: one that you started; default: yourself."),
     ] = None
     panel: Annotated[
         Name | None, Meta(description="panel: the id of one in the layout, which gets the focus.")
@@ -166,6 +169,9 @@ async def _show(seat: FleetToolContext, a: ShowArguments) -> FleetToolResult:
             return await _call(seat, "open_file", **_given(path=path, line=a.line, how=a.how))
         case "diff":
             return await _call(seat, "open_diff", path=await _inside(seat, a.path or "."))
+        case "review":
+            agent = await _agent(seat, a.agent)
+            return await _call(seat, "open_review", **_given(agent=agent, file=a.path))
         case "agent":
             return await _call(seat, "open_agent", agent=await _agent(seat, a.agent))
         case "panel":

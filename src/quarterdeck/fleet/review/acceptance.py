@@ -67,6 +67,7 @@ class PreviousMark(Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: str
     viewed: str | None = None
     accepted: str | None = None
+    rejected: str | None = None
 
 
 class ReviewOperation(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -9,6 +9,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -20,6 +21,7 @@ from quarterdeck.agent.checkpoints.file_state import (
     FileState,
     Manifest,
     SharedPath,
+    digest_of,
     is_within,
     path_text,
 )
@@ -32,6 +34,7 @@ from quarterdeck.wire.worktrees import Worktree
 
 from ..agent_entry import AgentEntry
 from ..worktrees.snapshots import WorktreeSnapshot, WorktreeSnapshots
+from .acceptance import look_at
 from .api import ReviewSince
 from .comparison import Comparison, FileDifference, file_id_of, parse_content
 from .errors import ReviewError
@@ -84,8 +87,10 @@ class ChangeReader:
             else:
                 work = asyncio.to_thread(self._by_turns, entry, state.ledger(), turn)
             found = await work
+            marks = dict(state.marks)
+            if turn is None and not found.is_normalized:
+                found = await asyncio.to_thread(self._without_rejected, found, marks)
             if since is not None:
-                marks = dict(state.marks)
                 found = await asyncio.to_thread(self._since, found, marks, since)
         except (GitError, OSError) as error:
             raise ReviewError(f"the changes of {entry.name!r} cannot be read: {error}") from error
@@ -193,6 +198,30 @@ class ChangeReader:
             notes=tuple(dict.fromkeys((*manifest.uncovered, *writer.notes))),
         )
 
+    def _without_rejected(
+        self, comparison: Comparison, marks: Mapping[str, FileMarks]
+    ) -> Comparison:
+        """What is left of files that a reviewer changed after the last turn."""
+        old: dict[bytes, GitEntry] = {}
+        new: dict[bytes, GitEntry] = {}
+        is_same = True
+        files = comparison.list_files() if any(one.rejected for one in marks.values()) else ()
+        for file in files:
+            left = _marked(comparison.store, marks.get(file.id), "rejected")
+            now = file.new
+            if left is not None and _is_on_disk(comparison, file.path, left[0]):
+                now, is_same = left[0], False
+            old |= {file.old_path: file.old} if file.old is not None else {}
+            new |= {file.path: now} if now is not None else {}
+        if is_same:
+            return comparison
+        store = comparison.store
+        return replace(
+            comparison,
+            old=store.put_tree(_without_clashes(old)),
+            new=store.put_tree(_without_clashes(new)),
+        )
+
     # Since a mark
 
     def _since(
@@ -230,13 +259,24 @@ class ChangeReader:
         )
 
 
+def _is_on_disk(comparison: Comparison, path: bytes, entry: GitEntry | None) -> bool:
+    state = look_at(comparison.place(path))
+    if entry is None or state is None:
+        return entry is None and state is None
+    return state.digest == digest_of(comparison.read_content(entry))
+
+
 def _marked(
-    store: ObjectStore, marks: FileMarks | None, since: ReviewSince
+    store: ObjectStore, marks: FileMarks | None, which: ReviewSince | Literal["rejected"]
 ) -> tuple[GitEntry | None] | None:
     """What a file was when it was marked, in a tuple; None: it was not, or it is not kept."""
     if marks is None:
         return None
-    content = marks.viewed if since == "viewed" else marks.accepted
+    content = {
+        "viewed": marks.viewed,
+        "accepted": marks.accepted,
+        "rejected": marks.rejected,
+    }[which]
     if content is None:
         return None
     _, entry = parse_content(content)

@@ -133,7 +133,11 @@ class DecisionPlanner:
         self._names.append(name)
         marks = self._marks.get(file.id, FileMarks(path=name))
         self._before[file.id] = PreviousMark(
-            file=file.id, path=name, viewed=marks.viewed, accepted=marks.accepted
+            file=file.id,
+            path=name,
+            viewed=marks.viewed,
+            accepted=marks.accepted,
+            rejected=marks.rejected,
         )
 
     def _choose(

@@ -258,8 +258,14 @@ def _previous_marks(marks: PreviousMark) -> list[ReviewMarked]:
     """The events after which a file has the marks that it had."""
     empty = format_content(marks.file, None)
     events = [ReviewMarked(path=marks.path, mark="none", content=empty)]
-    if marks.viewed is not None:
-        events.append(ReviewMarked(path=marks.path, mark="viewed", content=marks.viewed))
-    if marks.accepted is not None:
-        events.append(ReviewMarked(path=marks.path, mark="accepted", content=marks.accepted))
+    earlier: tuple[tuple[ReviewMark, str | None], ...] = (
+        ("viewed", marks.viewed),
+        ("accepted", marks.accepted),
+        ("rejected", marks.rejected),
+    )
+    events += [
+        ReviewMarked(path=marks.path, mark=mark, content=content)
+        for mark, content in earlier
+        if content is not None
+    ]
     return events

@@ -38,6 +38,8 @@ class FileMarks(Struct, frozen=True, kw_only=True):
     """Names the content that was viewed."""
     accepted: str | None = None
     """Names the content that is accepted: the old one with what was accepted of the change."""
+    rejected: str | None = None
+    """Names what was left of the file by the last rejection."""
 
 
 class ReviewState(Struct, kw_only=True):
@@ -82,7 +84,7 @@ class ReviewState(Struct, kw_only=True):
             case "accepted":
                 self.marks[file] = replace(known, accepted=event.content)
             case "rejected":
-                pass  # what is left of the file is what counts
+                self.marks[file] = replace(known, rejected=event.content)
             case "none":
                 self.marks.pop(file, None)
 

@@ -53,7 +53,7 @@ async def run_worktree_command(
         except TimeoutError:
             await terminal.kill()
         view = await terminal.output()
-        output = _last_lines(view.tail, is_cut=view.is_truncated)
+        output = _last_lines(view.text, is_cut=view.is_truncated)
         if code is None and time.monotonic() - begun >= timeout:
             output = f"{output}\n(ended after {timeout:g} s)".lstrip("\n")
     except OperatingSystemError as error:

@@ -5,7 +5,7 @@ meanwhile is overlooked, and deleted only when everything of value is committed 
 killed process left half done is finished or taken back by ``recover``. Everything here blocks.
 """
 # Names may be no text, and are joined as they are.
-# ruff: noqa: PTH104, PTH118, PTH119, PTH120
+# ruff: noqa: PTH104, PTH106, PTH118, PTH119, PTH120
 
 import os
 import secrets
@@ -41,6 +41,7 @@ from quarterdeck.wire.worktrees import Worktree
 
 from ..errors import WorktreeError
 from .builder import PROGRAM_IDENTITY, name_start
+from .includes import read_patterns
 from .inspection import WorktreeContent, inspect_worktree, is_merged, list_pending_commits
 from .record import TrashRecord, WorktreeRecord, WorktreeRecords
 
@@ -210,7 +211,8 @@ class WorktreeDisposal:
     def _inspect(self, record: WorktreeRecord, settings: WorktreeSettings) -> WorktreeContent:
         repository = expect_repository(record.parked or record.worktree.path)
         included = self._records.included(record.worktree.path)
-        return inspect_worktree(repository, included, settings.include_ignored)
+        patterns = (*settings.include_ignored, *read_patterns(record.worktree.repository))
+        return inspect_worktree(repository, included, patterns)
 
     def _branch_kept(
         self, record: WorktreeRecord, content: WorktreeContent, keeps_branch: bool
@@ -280,9 +282,7 @@ class WorktreeDisposal:
         try:
             raw = replace(repository, attributes=RAW_ATTRIBUTES)
             recorder = TreeRecorder(raw, directory, borrows=False, seconds=_SECONDS)
-            directory.mkdir(parents=True)
-            # An index without entries: what git knows of a file is about its converted content.
-            recorder.run("read-tree", "--empty")
+            recorder.empty()  # what git knows of a file is about its converted content
             return recorder.take(sorted(forced))
         finally:
             shutil.rmtree(directory, ignore_errors=True)
@@ -310,6 +310,8 @@ class WorktreeDisposal:
         linked = self._find_linked(record)
         if linked is not None:
             remove_worktree(linked, parked=record.parked)
+        with suppress(OSError):
+            os.rmdir(record.worktree.path)  # made, and nothing was put into it yet
         self._records.forget(record.worktree.path)
 
     def _find_linked(self, record: WorktreeRecord) -> LinkedWorktree | None:
@@ -341,8 +343,7 @@ class WorktreeDisposal:
         directory = self._scratch / secrets.token_hex(8)
         try:
             recorder = TreeRecorder(repository, directory)
-            directory.mkdir(parents=True)
-            recorder.run("read-tree", "--empty")
+            recorder.empty()
             tree = recorder.take()
             start = worktree.start or worktree.base
             words = ("diff-tree", "-r", "-z", "--no-renames", "--diff-filter=d", start, tree)

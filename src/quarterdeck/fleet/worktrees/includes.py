@@ -15,7 +15,7 @@ from quarterdeck.system.git.repository import GitRepository, read_whole
 
 from .record import IncludedFile
 
-__all__ = ["INCLUDE_FILE", "IncludedFiles", "copy_included", "list_included"]
+__all__ = ["INCLUDE_FILE", "IncludedFiles", "copy_included", "list_included", "read_patterns"]
 
 INCLUDE_FILE = ".worktreeinclude"
 _MOST = 1_000_000
@@ -36,9 +36,8 @@ def list_included(repository: GitRepository, patterns: Sequence[str] = ()) -> li
     Raises:
         GitError: git failed.
     """
-    listed = read_whole(f"{repository.top}/{INCLUDE_FILE}", _MOST) or b""
-    lines = [listed, *(os.fsencode(pattern) for pattern in patterns)]
-    if not any(line.strip() for line in lines):
+    lines = [os.fsencode(line) for line in (*read_patterns(repository.top), *patterns)]
+    if not lines:
         return []
     with tempfile.NamedTemporaryFile(prefix="quarterdeck-include-") as file:
         file.write(b"\n".join(lines) + b"\n")
@@ -53,6 +52,12 @@ def list_included(repository: GitRepository, patterns: Sequence[str] = ()) -> li
     asked = b"".join(name + b"\0" for name in names)
     ignored = repository.ask(words, given=asked, seconds=_SECONDS, accepted=(0, 1)).data
     return [name for name in ignored.split(b"\0") if name]
+
+
+def read_patterns(top: str) -> list[str]:
+    """The lines of a checkout's list; none where there is no list. Raises GitUnsafeError."""
+    data = read_whole(f"{top}/{INCLUDE_FILE}", _MOST) or b""
+    return [line for line in os.fsdecode(data).splitlines() if line.strip()]
 
 
 def copy_included(

@@ -228,8 +228,8 @@ def _describe_state(record: Record) -> Iterator[Passage]:
 
 
 def _line(event: Event) -> str:
-    told = describe_event(event)
-    return told.text.partition("\n")[0] if told is not None else ""
+    described = describe_event(event)
+    return described.text.partition("\n")[0] if described is not None else ""
 
 
 def _title(event: Event) -> str:
@@ -324,10 +324,10 @@ class _Document:
                 if (ended := self._calls.pop(call, None)) is not None:
                     yield ended.passage(event, self._terminals)
             case _:
-                told = tuple(self._told(event, record))
-                if told:
+                items = tuple(self._told(event, record))
+                if items:
                     yield from self._silence()
-                yield from told
+                yield from items
 
     def finish(self) -> Iterator[Passage]:
         """Yield what is open at the end of the log."""

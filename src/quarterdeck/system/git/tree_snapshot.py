@@ -76,6 +76,15 @@ class TreeRecorder:
             self._prepare()
             return self._take(forced)
 
+    def empty(self) -> None:
+        """Forget what is known of the files: the next snapshot reads each of them. Raises GitError.
+
+        Files that are ignored go in then only if they are forced, tracked ones too.
+        """
+        self._make_directories()
+        self.run("read-tree", "--empty")
+        self._tree = None
+
     def run(self, *words: str, given: bytes = b"") -> bytes:
         """Run a command of git on the private index; return what it prints. Raises GitError."""
         return self.repository.change(
@@ -128,10 +137,13 @@ class TreeRecorder:
                 wanted.append(name)
         return wanted, unwanted
 
-    def _prepare(self) -> None:
+    def _make_directories(self) -> None:
         make_private_directory(self._directory)
         if self.objects is not None:
             make_private_directory(Path(self.objects))
+
+    def _prepare(self) -> None:
+        self._make_directories()
         # Only this process uses this index: a lock is of one that was killed.
         self._index.with_name("index.lock").unlink(missing_ok=True)
         if self._index.exists():

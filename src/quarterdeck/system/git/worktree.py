@@ -148,7 +148,7 @@ def check_out_tree(
     words = ("read-tree", "-m", "-u", tree or commit)
     at.change(words, settings=_CHECKOUT, seconds=seconds)
     if tree is not None:  # an entry that is the same in both keeps what is known of its file
-        repository.change(("read-tree", "-m", commit), seconds=seconds)
+        repository.change(("read-tree", "-m", "-i", commit), seconds=seconds)
 
 
 def reattach_worktree(worktree: LinkedWorktree, *, seconds: float = 600.0) -> GitRepository:

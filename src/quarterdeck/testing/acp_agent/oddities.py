@@ -169,11 +169,11 @@ async def _long(work: PromptRun, rest: str) -> None:
 
 async def _tokens(work: PromptRun, rest: str) -> None:
     """Report the turn's tokens with the answer: read, said, cached besides."""
-    read, said, cached, *_ = (*(int(word) for word in rest.split()), 0, 0, 0)
+    read, written, cached, *_ = (*(int(word) for word in rest.split()), 0, 0, 0)
     work.usage = acp.Usage(
-        total_tokens=read + said + cached,
+        total_tokens=read + written + cached,
         input_tokens=read,
-        output_tokens=said,
+        output_tokens=written,
         cached_read_tokens=cached or None,
     )
 

@@ -276,8 +276,10 @@ class FakeAgent:
         lines = self._steering.get(saved.id)
         if lines is None:
             return SteeringResponse(outcome="promptRequired", reason="noRunningTurn")
-        said = "\n".join(block.text for block in request.prompt if isinstance(block, TextContent))
-        lines += said.splitlines()
+        message = "\n".join(
+            block.text for block in request.prompt if isinstance(block, TextContent)
+        )
+        lines += message.splitlines()
         return SteeringResponse(outcome="injected")
 
     def _cancel(self, request: acp.CancelNotification) -> None:

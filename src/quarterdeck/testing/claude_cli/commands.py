@@ -114,11 +114,11 @@ def _permitted(
     except TurnAbortedError:
         output.result(call, "The user doesn't want to proceed with this tool use.", failed=True)
         raise
-    said: dict[str, Any] = answer.get("response") or {}
-    if said.get("behavior") == "allow":
-        return said["updatedInput"]
-    output.result(call, said.get("message") or answer.get("error"), failed=True)
-    if said.get("interrupt"):
+    data: dict[str, Any] = answer.get("response") or {}
+    if data.get("behavior") == "allow":
+        return data["updatedInput"]
+    output.result(call, data.get("message") or answer.get("error"), failed=True)
+    if data.get("interrupt"):
         raise TurnAbortedError
     return None
 
@@ -129,8 +129,8 @@ def _ask(program: CommandContext, rest: str) -> None:
     call = output.call("Bash", given)
     allowed = _permitted(output, call, "Bash", given)
     if allowed is not None:
-        told = {"stdout": "ran", "stderr": "", "interrupted": False}
-        output.result(call, f"ran {allowed['command']}", told=told)
+        data = {"stdout": "ran", "stderr": "", "interrupted": False}
+        output.result(call, f"ran {allowed['command']}", told=data)
     output.say("denied" if allowed is None else "allowed")
 
 
@@ -146,8 +146,8 @@ def _write(program: CommandContext, rest: str) -> None:
         return
     before = path.read_text() if path.exists() else None
     path.write_text(allowed["content"])
-    told = {"type": "create", "filePath": str(path), "content": content, "originalFile": before}
-    output.result(call, f"File created successfully at: {path}", told=told)
+    data = {"type": "create", "filePath": str(path), "content": content, "originalFile": before}
+    output.result(call, f"File created successfully at: {path}", told=data)
     output.say("allowed")
 
 
@@ -164,9 +164,9 @@ def _do(program: CommandContext, rest: str) -> None:
     """Do it, after the hook has heard of it and, where its mode asks, with permission."""
     output, action = program.output, parse_action(rest)
     call, name, given = _announced(output, action)
-    said = program.hook(name, given, call)
-    is_unasked = said != "ask" and action.kind in _UNASKED.get(output.mode, _UNASKED["default"])
-    if said == "deny":
+    decision = program.hook(name, given, call)
+    is_unasked = decision != "ask" and action.kind in _UNASKED.get(output.mode, _UNASKED["default"])
+    if decision == "deny":
         output.result(call, "Blocked by a hook", failed=True)
         output.say("denied\n")
     elif is_unasked or _permitted(output, call, name, given) is not None:
@@ -320,9 +320,9 @@ def _last(program: CommandContext, rest: str) -> None:
 
 def _options(program: CommandContext, rest: str) -> None:
     flags = program.flags
-    told = {**flags.values, **flags.lists, "switches": sorted(flags.switches)}
-    told |= {"mcp_servers": program.servers}
-    program.output.say(json.dumps(told))
+    data = {**flags.values, **flags.lists, "switches": sorted(flags.switches)}
+    data |= {"mcp_servers": program.servers}
+    program.output.say(json.dumps(data))
 
 
 COMMANDS: dict[str, Callable[[CommandContext, str], None]] = {

@@ -133,15 +133,15 @@ class FakeClaude:
 
     def hook(self, tool: str, given: dict[str, Any], call: str) -> str:
         """Let the hooks hear of a call: ``deny``, ``ask``, or nothing. Raises TurnAbortedError."""
-        told = {"hook_event_name": "PreToolUse", "tool_name": tool, "tool_input": given}
+        data = {"hook_event_name": "PreToolUse", "tool_name": tool, "tool_input": given}
         for name in self._hooks:
             answer = self.output.ask(
-                "hook_callback", callback_id=name, input={**told, "tool_use_id": call}
+                "hook_callback", callback_id=name, input={**data, "tool_use_id": call}
             )
             response: dict[str, dict[str, str]] = answer.get("response") or {}
-            said = response.get("hookSpecificOutput", {}).get("permissionDecision")
-            if said:
-                return said
+            value = response.get("hookSpecificOutput", {}).get("permissionDecision")
+            if value:
+                return value
         return ""
 
     def _interrupt(self, id_: str) -> None:
@@ -200,8 +200,8 @@ class FakeClaude:
 
     def _lifecycle(self, line: dict[str, Any], state: str) -> None:
         if "uuid" in line:
-            told = {"type": "command_lifecycle", "command_uuid": line["uuid"]}
-            self.output.line({**told, "state": state})
+            data = {"type": "command_lifecycle", "command_uuid": line["uuid"]}
+            self.output.line({**data, "state": state})
 
     def _turn(self, line: dict[str, Any]) -> None:
         output = self.output
@@ -254,8 +254,8 @@ class FakeClaude:
         output = self.output
         output.parent = None
         output.end_message("end_turn")
-        said = [{"type": "text", "text": "[Request interrupted by user]"}]
-        output.line({"type": "user", "message": {"role": "user", "content": said}})
+        content = [{"type": "text", "text": "[Request interrupted by user]"}]
+        output.line({"type": "user", "message": {"role": "user", "content": content}})
         self._result(
             line,
             calls=0,
@@ -265,15 +265,15 @@ class FakeClaude:
         )
 
     def _failed(self, line: dict[str, Any], failure: FakeClaudeFailedError) -> None:
-        output, told = self.output, str(failure)
+        output, reason = self.output, str(failure)
         output.end_message("end_turn")
-        if told:
-            content = [{"type": "text", "text": f"API Error: {told}"}]
+        if reason:
+            content = [{"type": "text", "text": f"API Error: {reason}"}]
             body = {"id": str(uuid4()), "model": "<synthetic>", "content": content}
             error = {"is_api_error_message": True, "api_error_status": failure.status}
             output.line({"type": "assistant", "message": body, **error})
-        said = {"result": f"API Error: {told}"} if told else {}
-        self._result(line, calls=0, subtype=failure.subtype, is_error=True, **said)
+        data = {"result": f"API Error: {reason}"} if reason else {}
+        self._result(line, calls=0, subtype=failure.subtype, is_error=True, **data)
 
     def _result(self, line: dict[str, Any], *, calls: int, **fields: Any) -> None:
         cost = calls * _PRICE

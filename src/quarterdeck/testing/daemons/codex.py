@@ -266,8 +266,8 @@ class FakeCodex:
         try:
             result = await self._answer(client, method, params)
         except _RefusedError as error:
-            told = {"code": -32600, "message": str(error)}
-            client.put({"error": told, "id": message["id"]})
+            data = {"code": -32600, "message": str(error)}
+            client.put({"error": data, "id": message["id"]})
             return
         client.put({"id": message["id"], "result": result})
         self._after(client, method, params)
@@ -361,8 +361,8 @@ class FakeCodex:
         thread.approval = params.get("approvalPolicy") or thread.approval
         if method == "thread/resume":
             thread.tell_usage(client)
-        told: dict[str, Any] = {"id": thread.id, "cwd": params.get("cwd"), "turns": []}
-        opened = {"thread": {**told, "status": thread.status()}}
+        data: dict[str, Any] = {"id": thread.id, "cwd": params.get("cwd"), "turns": []}
+        opened = {"thread": {**data, "status": thread.status()}}
         if "initialTurnsPage" in params:
             opened["initialTurnsPage"] = {"data": thread.turns[::-1], "nextCursor": None}
         return {**opened, "model": params.get("model") or "fake-1"}

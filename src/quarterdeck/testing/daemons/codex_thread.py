@@ -279,14 +279,14 @@ class CodexThread:
         self.tell("item/started", item=item)
         if asks and action.kind != "read" and self.approval == "untrusted":
             asked = {"threadId": self.id, "turnId": self._turn, "itemId": item["id"]}
-            told = {"command": item["command"]} if what == "commandExecution" else {}
-            answer = await self._server.ask(self, f"item/{what}/requestApproval", {**asked, **told})
+            data = {"command": item["command"]} if what == "commandExecution" else {}
+            answer = await self._server.ask(self, f"item/{what}/requestApproval", {**asked, **data})
             if answer.get("decision") != "accept":
                 self._complete({**item, "status": "declined"})
                 return None
         output = await asyncio.to_thread(action.carry_out)
-        told = {} if what == "fileChange" else {"aggregatedOutput": output, "exitCode": 0}
-        self._complete({**item, **told, "status": "completed"})
+        data = {} if what == "fileChange" else {"aggregatedOutput": output, "exitCode": 0}
+        self._complete({**item, **data, "status": "completed"})
         return output
 
     def _change(self, action: DiskAction) -> dict[str, Any]:

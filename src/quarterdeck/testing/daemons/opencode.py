@@ -138,8 +138,8 @@ class OpencodeSession:
 
     # Telling and keeping
 
-    def _tell(self, kind: str, **told: Any) -> None:
-        self._server.publish(kind, {"sessionID": self.id, **told})
+    def _tell(self, kind: str, **data: Any) -> None:
+        self._server.publish(kind, {"sessionID": self.id, **data})
 
     def _message(self, info: dict[str, Any]) -> None:
         info = {**info, "sessionID": self.id}
@@ -211,13 +211,13 @@ class OpencodeSession:
         return False
 
     async def _leave(
-        self, part: dict[str, Any], permission: str, pattern: str, told: dict[str, Any]
+        self, part: dict[str, Any], permission: str, pattern: str, data: dict[str, Any]
     ) -> bool:
         asked = {
             "sessionID": self.id,
             "permission": permission,
             "patterns": [pattern],
-            "metadata": told,
+            "metadata": data,
             "always": ["*"],
             "tool": {"messageID": part["messageID"], "callID": part["callID"]},
         }
@@ -234,9 +234,9 @@ class OpencodeSession:
         state = {"input": given, "time": {"start": 1}}
         self._part({**part, "state": {**state, "status": "running"}})
         effect = self._effect(permission, target) if asks else "allow"
-        told = {"filepath": target} if action.kind != "run" else {"command": target}
+        data = {"filepath": target} if action.kind != "run" else {"command": target}
         if effect == "deny" or (
-            effect == "ask" and not await self._leave(part, permission, target, told)
+            effect == "ask" and not await self._leave(part, permission, target, data)
         ):
             self._part({**part, "state": {**state, "status": "error", "error": "rejected"}})
             return None
@@ -473,8 +473,8 @@ class FakeOpencode:
         if id_ not in self._open:
             return 404, {"name": "NotFoundError"}
         asked, waiting = self._open.pop(id_)
-        told = {"sessionID": asked["sessionID"], "requestID": id_, "reply": body.get("reply")}
-        self.publish("permission.replied", told)
+        data = {"sessionID": asked["sessionID"], "requestID": id_, "reply": body.get("reply")}
+        self.publish("permission.replied", data)
         if not waiting.done():
             waiting.set_result(body)
         return 200, True

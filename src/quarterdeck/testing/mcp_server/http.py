@@ -131,8 +131,8 @@ class _Requests(BaseHTTPRequestHandler):
                         "code": -32020,
                         "message": f"header {name} is {self.headers.get(name)}",
                     }
-                    told = {"jsonrpc": "2.0", "id": message.get("id"), "error": error}
-                    return 400, json.dumps(told).encode()
+                    data = {"jsonrpc": "2.0", "id": message.get("id"), "error": error}
+                    return 400, json.dumps(data).encode()
             return None
         if method != "initialize" and self.headers.get("Mcp-Session-Id") not in self.state.sessions:
             return 404, b"no such session"

@@ -145,8 +145,8 @@ class FakeToolCall:
     def progress(self, done: int, total: int, words: str) -> None:
         """Tell how far it has come."""
         token = table(self.params, "_meta").get("progressToken")
-        told: Message = {"progressToken": token, "progress": done, "total": total, "message": words}
-        self.notify("notifications/progress", told)
+        data: Message = {"progressToken": token, "progress": done, "total": total, "message": words}
+        self.notify("notifications/progress", data)
 
 
 @dataclass(kw_only=True)
@@ -265,9 +265,9 @@ class McpResponder:
     def listen(self, params: Message, channel: McpReplyChannel, id_: Any) -> None:
         """Tell changes, until the client has enough."""
         meta = {"io.modelcontextprotocol/subscriptionId": id_}
-        told = {"_meta": meta, "notifications": params.get("notifications")}
+        data = {"_meta": meta, "notifications": params.get("notifications")}
         note = "notifications/subscriptions/acknowledged"
-        channel.send({"jsonrpc": "2.0", "method": note, "params": told})
+        channel.send({"jsonrpc": "2.0", "method": note, "params": data})
         seen = self.changes
         while id_ not in self.cancelled:
             with self.changed:
@@ -511,8 +511,8 @@ def _grow(say: FakeToolCall) -> Message:
 @_tool("environment")
 def _environment(say: FakeToolCall) -> Message:
     """Tell its variables and where it runs."""
-    told = {"cwd": str(Path.cwd()), "pid": os.getpid(), **os.environ}
-    return {"content": [], "structuredContent": told}
+    data = {"cwd": str(Path.cwd()), "pid": os.getpid(), **os.environ}
+    return {"content": [], "structuredContent": data}
 
 
 @_tool("seen")

@@ -194,8 +194,8 @@ class OneshotGemini(OneshotOutput):
         return self.may_run or self.call.given.get("--approval-mode") == "auto_edit"
 
     def prompt(self) -> str:
-        told = [super().prompt(), self.call.given.get("--prompt", ""), *self.call.words]
-        return "\n\n".join(filter(None, told))
+        parts = [super().prompt(), self.call.given.get("--prompt", ""), *self.call.words]
+        return "\n\n".join(filter(None, parts))
 
     def begin(self, prompt: str) -> None:
         put({"type": "init", "session_id": self.memory.id, "model": "fake-1"})
@@ -417,8 +417,8 @@ class OneshotGeneric(OneshotOutput):
         return self.call.given.get("--trust-level") == "high"
 
     def prompt(self) -> str:
-        said = self.call.given.get("--say", "-")
-        return super().prompt() if said == "-" else said
+        parts = self.call.given.get("--say", "-")
+        return super().prompt() if parts == "-" else parts
 
     def begin(self, prompt: str) -> None:
         put({"event": "hello", "chat": {"id": self.memory.id}})

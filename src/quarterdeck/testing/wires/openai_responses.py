@@ -48,10 +48,10 @@ class ResponsesWire:
         """See ``ServerWire``."""
         history = ScriptConversation()
         given = body.get("input")
-        said = [{"role": "user", "content": given}] if isinstance(given, str) else given
+        items = [{"role": "user", "content": given}] if isinstance(given, str) else given
         tools = list(objects(body.get("tools")))
         system = [str(body.get("instructions") or "")]
-        for item in objects(said):
+        for item in objects(items):
             if item.get("role") in ("system", "developer"):
                 system.append(text_of(item.get("content")))
             # Some models get their tools as an entry of the conversation.

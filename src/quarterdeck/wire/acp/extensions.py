@@ -58,5 +58,5 @@ def wants_prompt_if_idle(meta: Mapping[str, Any] | None) -> bool:
 
 
 def _steering(meta: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    told: Any = (meta or {}).get("steering")
-    return cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+    value: Any = (meta or {}).get("steering")
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

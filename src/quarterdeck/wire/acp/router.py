@@ -131,7 +131,7 @@ async def _detailed(answer: Awaitable[Any]) -> Any:
     try:
         return await answer
     except RpcError as error:
-        told: Any = {} if error.data is None else error.data
-        if isinstance(told, dict) and "details" not in told:
-            error.data = {**cast("dict[str, Any]", told), "details": error.told}
+        data: Any = {} if error.data is None else error.data
+        if isinstance(data, dict) and "details" not in data:
+            error.data = {**cast("dict[str, Any]", data), "details": error.told}
         raise

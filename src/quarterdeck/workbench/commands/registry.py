@@ -216,6 +216,27 @@ LAYOUT_COMMANDS = (
         target="commands.layout:open_diff",
     ),
     WorkbenchCommand(
+        name="review",
+        help="review what this agent changed, or AGENT; a FILE may follow",
+        target="commands.review:open_review",
+    ),
+    WorkbenchCommand(
+        name="review-do",
+        help="do something in the focused review: accept, reject, comment, send, …",
+        target="commands.review:act_in_review",
+        asks="accept, reject, undo, mark, comment, send, resolve, …",
+    ),
+    WorkbenchCommand(
+        name="merge",
+        help="merge the work of this agent, or of AGENT",
+        target="commands.review:merge_agent",
+    ),
+    WorkbenchCommand(
+        name="conflicts",
+        help="show conflicts between agents; all: in every repository",
+        target="commands.review:open_conflicts",
+    ),
+    WorkbenchCommand(
         name="cd",
         help="change the directory; agents keep running",
         target="commands.layout:change_directory",

@@ -26,6 +26,14 @@ _LISTS = ("roots", "allow", "deny", "tools", "denied_tools")
 _TEXTS = ("transport", "agent_mode", "effort", "system_prompt", "resume", "fork")
 _LIMITS = tuple(f"limits.{name}" for name in SessionLimits.__struct_fields__)
 _VARIABLE = "environment."
+_WORKTREE = ("worktree", "worktree.base", "worktree.carry", "worktree.path")
+_WORDS: dict[str, dict[str, Any]] = {
+    "yes": {},
+    "true": {},
+    "no": {"is_off": True},
+    "false": {"is_off": True},
+}
+"""What a worktree is asked for with, besides its name."""
 
 
 class OptionTextError(QuarterdeckError):
@@ -35,7 +43,8 @@ class OptionTextError(QuarterdeckError):
 def parse_option_text(text: str, **fields: Any) -> SessionOptions:
     """The options that a text sets, with these fields besides; a list is one word for each value.
 
-    Words are separated and quoted as in a shell. ``environment.NAME=value`` sets a variable.
+    Words are separated and quoted as in a shell. ``environment.NAME=value`` sets a variable;
+    ``worktree`` is ``yes``, ``no`` or a name.
 
     Raises:
         OptionTextError: there is no such option, or it has no such value.
@@ -63,10 +72,14 @@ def _put(given: dict[str, Any], name: str, value: str) -> None:
         given[name] = value
     elif name in _LIMITS:
         given.setdefault("limits", {})[name.removeprefix("limits.")] = value
+    elif name == "worktree":
+        given.setdefault("worktree", {}).update(_WORDS.get(value, {"name": value}))
+    elif name in _WORKTREE:
+        given.setdefault("worktree", {})[name.removeprefix("worktree.")] = value
     elif name.startswith(_VARIABLE) and name != _VARIABLE:
         given.setdefault("environment", {})[name.removeprefix(_VARIABLE)] = value
     else:
-        known = ", ".join((*_TEXTS, *_LISTS, *_LIMITS, f"{_VARIABLE}NAME"))
+        known = ", ".join((*_TEXTS, *_LISTS, *_WORKTREE, *_LIMITS, f"{_VARIABLE}NAME"))
         raise OptionTextError(f"options: there is no {name!r}; there are {known}")
 
 
@@ -126,7 +139,10 @@ class SpawnScreen(ModalScreen[SpawnOptions | None]):
                     suggester=SuggestFromList(EFFORTS),
                 )
                 yield Label("other options of spawn as name=value (optional)")
-                yield Input(id="more", placeholder="tools=read limits.cost=2 allow='bash(make:*)'")
+                yield Input(
+                    id="more",
+                    placeholder="worktree=yes tools=read limits.cost=2 allow='bash(make:*)'",
+                )
 
     def on_mount(self) -> None:
         """Begin where something is missing."""

@@ -29,7 +29,7 @@ class Checkout:
     @property
     def changes(self) -> str:
         """Lines that came and went, against the last commit."""
-        return f"+{self.added} -{self.removed}" if self.added or self.removed else ""
+        return f"+{self.added} −{self.removed}" if self.added or self.removed else ""
 
 
 class Checkouts:

@@ -52,7 +52,7 @@ class AgentBar(LinesView):
         if agent is None:
             return [(("no agent", "faint"),)]
         role = STATE_ROLES.get(agent.state, "text")
-        facts = [agent.agent, agent.model, agent.mode, agent.cwd]
+        facts = [agent.agent, agent.model, agent.mode, *_work_facts(agent)]
         rest = " · ".join(sanitize_line(fact, 80) for fact in facts if fact)
         state = f" {SYMBOLS[agent.state]} {agent.state}"
         line: Line = (
@@ -61,6 +61,17 @@ class AgentBar(LinesView):
             (f"  {rest}", "faint"),
         )
         return [clip(line, width)]
+
+
+def _work_facts(agent: "AgentInfo") -> list[str]:
+    """Where it works: its branch and what it changed there, or its directory."""
+    tree, counts = agent.worktree, agent.changes
+    if tree is None:
+        return [agent.cwd]
+    facts = [f"⎇ {tree.branch}" if tree.branch else tree.path]
+    if counts is not None and counts.files:
+        facts.append(f"+{counts.added} −{counts.removed}")
+    return facts
 
 
 class QueueBar(LinesView):

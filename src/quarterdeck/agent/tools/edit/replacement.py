@@ -143,8 +143,8 @@ def _any_line_ends(text: str, old: str, new: str) -> TextMatches:
     spans: list[TextSpan] = []
     for place in re.finditer(f"(?=({wanted}))", text):
         start, end = place.span(1)
-        told = new if as_written else _with_ends(new, _is_crlf(text, start, end))
-        spans.append(TextSpan(start, end, told))
+        replacement = new if as_written else _with_ends(new, _is_crlf(text, start, end))
+        spans.append(TextSpan(start, end, replacement))
     return TextMatches(spans=tuple(spans))
 
 
@@ -337,16 +337,16 @@ def _ambiguous(text: str, found: TextMatches, which: str, shown: str) -> str:
 
 
 def _not_found(text: str, old: str, which: str, shown: str) -> str:
-    told = f"{which}'old' is not in {shown!r}; nothing was changed."
+    message = f"{which}'old' is not in {shown!r}; nothing was changed."
     if re.match(r"\s*\d+\t", old):
-        return f"{told} Omit the line numbers that read shows before each line."
+        return f"{message} Omit the line numbers that read shows before each line."
     lines = text.split("\n")
     near = _nearest(lines, old)
     if near is None:
-        return f"{told} No line of the file is similar. Read the file again."
+        return f"{message} No line of the file is similar. Read the file again."
     end = min(near + min(old.count("\n") + 1, _SHOWN_LINES), len(lines))
     rows = [f"{i + 1:>5}\t{shorten(lines[i].rstrip(), 300)}" for i in range(near, end)]
-    return "\n".join([f"{told} The nearest lines are:", *rows])
+    return "\n".join([f"{message} The nearest lines are:", *rows])
 
 
 def _nearest(lines: Sequence[str], old: str) -> int | None:

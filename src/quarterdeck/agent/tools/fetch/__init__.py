@@ -111,8 +111,8 @@ async def _fetch(
         )
     text = await asyncio.to_thread(readable, found, arguments.format)
     if found.status >= 400:
-        told = f"{found.url} answered with status {found.status}.\n\n{text[:_ERROR_SHOWN]}"
-        return text_outcome(told.rstrip(), is_error=True)
+        message = f"{found.url} answered with status {found.status}.\n\n{text[:_ERROR_SHOWN]}"
+        return text_outcome(message.rstrip(), is_error=True)
     limit = min(arguments.limit or options.output_bytes, options.output_bytes)
     return _told(found, url, text, arguments.offset, limit)
 

@@ -77,10 +77,10 @@ async def _replace(steps: tuple[PlanStep, ...], live: LiveCall) -> ToolOutcome:
         return text_outcome("The plan is empty now.")
     done = sum(entry.status == "completed" for entry in entries)
     active = [entry.content for entry in entries if entry.status == "in_progress"]
-    told = f"The plan is shown: {done} of {len(entries)} steps are completed."
+    text = f"The plan is shown: {done} of {len(entries)} steps are completed."
     if len(active) > 1:
-        told += f" {len(active)} steps are in progress; prefer one at a time."
-    return text_outcome(told)
+        text += f" {len(active)} steps are in progress; prefer one at a time."
+    return text_outcome(text)
 
 
 if TYPE_CHECKING:

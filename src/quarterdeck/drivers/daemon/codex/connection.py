@@ -121,8 +121,8 @@ class CodexConnection:
             "title": "Quarterdeck",
             "version": __version__,
         }
-        told = {"clientInfo": client, "capabilities": {"experimentalApi": True}}
-        hello = await ask("initialize", told)
+        data = {"clientInfo": client, "capabilities": {"experimentalApi": True}}
+        hello = await ask("initialize", data)
         agent = as_text(hello.get("userAgent"))
         if not agent:
             raise WrongProtocolError(f"{self._agent} does not answer like `codex app-server`")

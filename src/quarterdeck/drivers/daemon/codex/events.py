@@ -69,7 +69,7 @@ class CodexServerReader:
         self._resets_at: int | None = None
         self._is_limited = False
         self._tells: dict[str, Callable[[Mapping[str, Any]], Iterator[Event]]] = {
-            "item/started": lambda told: self._items.begin(as_map(told.get("item"))),
+            "item/started": lambda data: self._items.begin(as_map(data.get("item"))),
             "item/completed": self._completed,
             "item/agentMessage/delta": self._grow,
             "item/plan/delta": self._grow,

@@ -134,8 +134,8 @@ class CodexItems:
     def _thoughts(self, id_: str, item: Mapping[str, Any]) -> Iterator[Event]:
         """What it thought, if no piece of it came before, or some were missed."""
         known = self._said.pop(id_, None) or _Growing()
-        told = as_list(item.get("summary")) or as_list(item.get("content"))
-        texts = "\n\n".join(filter(None, map(as_text, told)))
+        items = as_list(item.get("summary")) or as_list(item.get("content"))
+        texts = "\n\n".join(filter(None, map(as_text, items)))
         if known.pieces and not known.has_gap:
             return
         if rest := _after(known.text, texts):

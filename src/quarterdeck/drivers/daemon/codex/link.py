@@ -224,8 +224,8 @@ class CodexLink:
         except CodexConnectionCutError as error:
             _log.debug("%s: %s", self._launch.agent, error)
         await self._connection.ready()
-        told = (turn.id, turn.outcome)
-        await asyncio.wait(told, timeout=self._taking, return_when=asyncio.FIRST_COMPLETED)
+        signs = (turn.id, turn.outcome)
+        await asyncio.wait(signs, timeout=self._taking, return_when=asyncio.FIRST_COMPLETED)
         return turn.id.done() or turn.outcome.done()
 
     async def _complete(self, turn: CodexTurn, outcome: TurnOutcome) -> TurnOutcome:

@@ -147,10 +147,10 @@ def _block(launch: Launch, block: ContentBlock) -> Mapping[str, Any]:
             return _text(f"[{block.name}]({block.uri})")
         case EmbeddedResource():
             resource = block.resource
-            told = resource.text
-            if told is None:
-                told = _decoded(launch, resource.blob or "", resource.mime_type)
-            return _text(f'<context ref="{resource.uri}">\n{told}\n</context>')
+            content = resource.text
+            if content is None:
+                content = _decoded(launch, resource.blob or "", resource.mime_type)
+            return _text(f'<context ref="{resource.uri}">\n{content}\n</context>')
         case _:
             raise UnsupportedError(launch.agent, "daemon", "take sound")
 

@@ -103,8 +103,8 @@ class CodexRequestHandler:
 
     async def _command(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         item = self._items.get(as_text(params.get("itemId")), {})
-        told = {key: params[key] for key in ("command", "cwd") if params.get(key)}
-        known = {**item, **told, "type": "commandExecution"}
+        data = {key: params[key] for key in ("command", "cwd") if params.get(key)}
+        known = {**item, **data, "type": "commandExecution"}
         if not as_text(known.get("command")):
             known["command"] = _network(params)
         return _decision(await self._permit(params, known))

@@ -287,9 +287,9 @@ class OpencodeServer:
         self._system = LocalSystem(
             [opening.options.cwd, *opening.options.roots], guard=shared_guard()
         )
-        told = opening.with_options(environment=environment)
+        options = opening.with_options(environment=environment)
         try:
-            self._child = await AgentProcess.start(self._launch, told, self._system)
+            self._child = await AgentProcess.start(self._launch, options, self._system)
         except PathError as error:
             raise OpenFailedError(f"{self._launch.agent} could not be started: {error}") from error
         self._outlet = AgentProcessStream(self._launch.agent, self._child)

@@ -171,8 +171,8 @@ class OpencodeServerReader:
             "session.status": self._status,
             "session.idle": self._idle,
             "session.error": self._trouble,
-            "message.updated": lambda told: self._message(as_map(told.get("info"))),
-            "message.part.updated": lambda told: self._part(as_map(told.get("part"))),
+            "message.updated": lambda data: self._message(as_map(data.get("info"))),
+            "message.part.updated": lambda data: self._part(as_map(data.get("part"))),
             "message.part.delta": self._delta,
             "todo.updated": _plan,
         }
@@ -394,5 +394,5 @@ def _plan(data: Mapping[str, Any]) -> Iterator[Event]:
     )
 
 
-def _priority(told: object) -> Any:
-    return told if told in ("high", "medium", "low") else "medium"
+def _priority(value: object) -> Any:
+    return value if value in ("high", "medium", "low") else "medium"

@@ -134,17 +134,17 @@ class OpencodeListener:
         except (msgspec.DecodeError, RecursionError):
             self._garbage += 1
             return
-        kind, told = as_text(event.get("type")), as_map(event.get("properties"))
+        kind, properties = as_text(event.get("type")), as_map(event.get("properties"))
         if kind == "server.connected":
             if self.connected.is_set():
                 await self._catch_up()
             self.connected.set()
             return
         if kind.startswith(("permission.", "question.")):
-            self._hear_request(kind, told)
-        for one in self.reader.read(kind, told):
+            self._hear_request(kind, properties)
+        for one in self.reader.read(kind, properties):
             await self._emit(one)
-        if kind == "session.error" and told.get("sessionID") == self._session:
+        if kind == "session.error" and properties.get("sessionID") == self._session:
             await self._catch_up()  # one that fails before it begins does not say that it rests
         self._settle()
 
@@ -226,6 +226,6 @@ class OpencodeListener:
         reason = f"{self._agent} left its answer unfinished"
         return TurnOutcome(stop="failed", reason=reason, usage=outcome.usage, cost=outcome.cost)
 
-    async def _emit(self, told: EventOfCall) -> None:
-        event, parent = told
+    async def _emit(self, item: EventOfCall) -> None:
+        event, parent = item
         await self._host.emit(event, parent=parent)

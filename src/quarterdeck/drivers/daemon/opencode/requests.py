@@ -126,12 +126,12 @@ def permission_of(asked: Mapping[str, Any], call: Mapping[str, Any]) -> Permissi
     Opencode's own "always" is not offered: it would make it stop asking us, and what a person
     allows for longer is kept by the session's own gate.
     """
-    about, told = as_map(asked.get("tool")), as_map(asked.get("metadata"))
+    about, metadata = as_map(asked.get("tool")), as_map(asked.get("metadata"))
     permission = as_text(asked.get("permission"))
-    given = as_map(as_map(call.get("state")).get("input")) or told
+    given = as_map(as_map(call.get("state")).get("input")) or metadata
     name = as_text(call.get("tool")) or permission
     patterns = [as_text(one) for one in as_list(asked.get("patterns"))]
-    paths = [as_text(told.get("filepath")) or as_text(given.get("filePath"))]
+    paths = [as_text(metadata.get("filepath")) or as_text(given.get("filePath"))]
     if permission == "external_directory":
         paths += [pattern.removesuffix("/*") for pattern in patterns]
     about_path = f"{name} {paths[0]}" if paths[0] else f"{permission}: {', '.join(patterns)}"
@@ -144,7 +144,7 @@ def permission_of(asked: Mapping[str, Any], call: Mapping[str, Any]) -> Permissi
         options=(),
         kind=tool_kind(name),
         name=name or None,
-        content=output_content(as_text(told.get("diff"))),
+        content=output_content(as_text(metadata.get("diff"))),
         locations=tuple(ToolCallLocation(path=path) for path in dict.fromkeys(paths) if path),
         raw_input=dict(given),
         reason=f"It accesses paths outside its directory: {', '.join(patterns)}"

@@ -90,8 +90,8 @@ def answer_to_permission(
     """What to tell the agent about a call."""
     if verdict.allowed:
         return {"behavior": "allow", "updatedInput": request.get("input") or {}}
-    told = verdict.told or "The person did not allow this call."
-    return {"behavior": "deny", "message": told, "interrupt": interrupted}
+    text = verdict.told or "The person did not allow this call."
+    return {"behavior": "deny", "message": text, "interrupt": interrupted}
 
 
 def hooks_before() -> dict[str, Any]:
@@ -102,12 +102,12 @@ def hooks_before() -> dict[str, Any]:
 def answer_to_hook(verdict: PermissionVerdict) -> dict[str, Any]:
     """What to say about a call that is about to be done."""
     decision = "ask" if verdict.cancelled else "deny"
-    told = {
+    data = {
         "hookEventName": "PreToolUse",
         "permissionDecision": decision,
         "permissionDecisionReason": verdict.told,
     }
-    return {"hookSpecificOutput": told}
+    return {"hookSpecificOutput": data}
 
 
 # Questions to the person

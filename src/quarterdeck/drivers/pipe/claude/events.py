@@ -154,37 +154,37 @@ class ClaudeTranslator:
         results = [one for one in map(as_map, blocks) if one.get("type") == "tool_result"]
         for block in map(as_map, blocks):
             if block.get("type") == "tool_result":
-                told = line.get("tool_use_result", UNSET) if len(results) == 1 else UNSET
-                yield self._tool_result(block, told)
+                output = line.get("tool_use_result", UNSET) if len(results) == 1 else UNSET
+                yield self._tool_result(block, output)
             else:
                 yield from self._user_block(line, block)
 
     def _user_block(self, line: Mapping[str, Any], block: Mapping[str, Any]) -> Iterator[Event]:
-        said = as_text(block.get("text"))
-        if output := _COMMAND_OUTPUT.search(said):
+        words = as_text(block.get("text"))
+        if output := _COMMAND_OUTPUT.search(words):
             if output[1]:
                 yield MessageChunk(content=text(output[1]))
-        elif line.get("isReplay") or said.startswith(_INTERRUPTED):
+        elif line.get("isReplay") or words.startswith(_INTERRUPTED):
             return
-        elif said:
-            yield MessageChunk(content=text(said), role="user")
+        elif words:
+            yield MessageChunk(content=text(words), role="user")
         else:
             yield UnknownEvent(origin=self._origin, raw=block)
 
-    def _tool_result(self, block: Mapping[str, Any], told: Any) -> ToolCallEnded:
+    def _tool_result(self, block: Mapping[str, Any], output: Any) -> ToolCallEnded:
         call = as_text(block.get("tool_use_id"))
         failed = block.get("is_error") is True
         content = tuple(ContentItem(content=one) for one in _blocks(block.get("content")))
         reason = _joined(block.get("content"))[:1000] if failed else None
         shown: tuple[ToolCallContent, ...] | UnsetType = content
         if self._shown.pop(call, ()) and not failed:
-            shown = _changed(as_map(told))
+            shown = _changed(as_map(output))
         return ToolCallEnded(
             call=ToolCallId(call or "unnamed"),
             status="failed" if failed else "completed",
             reason=reason or None,
             content=shown,
-            raw_output=told,
+            raw_output=output,
         )
 
     def _progress(self, line: Mapping[str, Any]) -> Iterator[Event]:
@@ -207,8 +207,8 @@ class ClaudeTranslator:
             case "api_retry":
                 yield from _retry(line)
             case "local_command_output":
-                if said := as_text(line.get("content")):
-                    yield MessageChunk(content=text(said))
+                if words := as_text(line.get("content")):
+                    yield MessageChunk(content=text(words))
             case "permission_denied":
                 name = as_text(line.get("tool_name")) or "a tool"
                 title = f"{name} was not allowed by the agent's own rules"

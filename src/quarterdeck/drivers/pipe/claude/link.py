@@ -253,9 +253,9 @@ class ClaudeLink:
             return
         match line.value.get("type"):
             case "control_request":
-                for told in self._translator.asked(as_map(line.value.get("request"))):
-                    if told.event is not None:
-                        await self._host.emit(told.event, parent=told.parent)
+                for item in self._translator.asked(as_map(line.value.get("request"))):
+                    if item.event is not None:
+                        await self._host.emit(item.event, parent=item.parent)
                 self._answers.begin(line.value)
             case "control_response":
                 await self._answered(as_map(line.value.get("response")))
@@ -267,11 +267,11 @@ class ClaudeLink:
                 await self._tell(line.value)
 
     async def _tell(self, line: Mapping[str, Any]) -> None:
-        for told in self._translator.read(line):
-            if told.event is not None:
-                await self._host.emit(told.event, parent=told.parent)
-            elif told.outcome is not None:
-                await self._end_turn(line, told.outcome)
+        for item in self._translator.read(line):
+            if item.event is not None:
+                await self._host.emit(item.event, parent=item.parent)
+            elif item.outcome is not None:
+                await self._end_turn(line, item.outcome)
 
     async def _end_turn(self, line: Mapping[str, Any], outcome: TurnOutcome) -> None:
         if self._turn is not None and self._turn.end(line, outcome):
@@ -283,9 +283,9 @@ class ClaudeLink:
             await self._host.emit(UnknownEvent(origin=self._origin, raw=line, reason=reason))
 
     async def _tell_noise(self, text: str) -> None:
-        told = self._translator.noise(text)
-        if told.event is not None:
-            await self._host.emit(told.event)
+        item = self._translator.noise(text)
+        if item.event is not None:
+            await self._host.emit(item.event)
 
     async def _answered(self, response: Mapping[str, Any]) -> None:
         waiting = self._channel.answered(response)

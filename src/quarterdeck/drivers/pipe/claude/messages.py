@@ -87,11 +87,11 @@ class ClaudeUsage:
 def failure_of(result: Mapping[str, Any]) -> str:
     """What a failed result says about why."""
     errors = result.get("errors")
-    told = [str(one) for one in as_list(errors)]
+    reasons = [str(one) for one in as_list(errors)]
     text = result.get("result")
     if isinstance(text, str) and text:
-        told.append(text)
-    return "; ".join(told) or str(result.get("subtype") or "no reason given")
+        reasons.append(text)
+    return "; ".join(reasons) or str(result.get("subtype") or "no reason given")
 
 
 def _end(result: Mapping[str, Any]) -> tuple[TurnEnd, str | None]:
@@ -248,15 +248,15 @@ class ClaudeMessages:
         kind = as_text(delta.get("type"))
         if kind in _QUIET_DELTAS:
             return
-        said = delta.get("text" if kind == "text_delta" else "thinking")
-        if kind not in ("text_delta", "thinking_delta") or not isinstance(said, str):
+        piece = delta.get("text" if kind == "text_delta" else "thinking")
+        if kind not in ("text_delta", "thinking_delta") or not isinstance(piece, str):
             yield UnknownEvent(origin=self._origin, raw=event)
             return
         if self._answer is None:
             self._answer = _Answer("")
         block = self._answer.blocks.setdefault(index, _Block(kind.removesuffix("_delta")))
-        block.said.append(said)
-        yield from _chunk(kind.removesuffix("_delta"), said, self._answer.id)
+        block.said.append(piece)
+        yield from _chunk(kind.removesuffix("_delta"), piece, self._answer.id)
 
     def _note(self, event: Mapping[str, Any]) -> None:
         stop = as_map(event.get("delta")).get("stop_reason")

@@ -87,8 +87,8 @@ def describe(name: str, raw_input: Any) -> ClaudeCallDescription:
     if tool is None:
         return ClaudeCallDescription(title=_unknown_title(name))
     about = given.get(tool.field)
-    told = about if isinstance(about, str) else ""
-    title = f"{tool.verb} {told}".strip() if told else tool.verb.rstrip(":") or name
+    detail = about if isinstance(about, str) else ""
+    title = f"{tool.verb} {detail}".strip() if detail else tool.verb.rstrip(":") or name
     content = _CONTENT.get(name)
     return ClaudeCallDescription(
         title=title if len(title) <= _TITLE else title[: _TITLE - 1] + "…",
