@@ -40,6 +40,7 @@ PARTS = {
         Part("undo", "snapshots of a large work tree", ("git",)),
         Part("worktrees", "a worktree for an agent that starts", ("git",)),
         Part("review", "a very large change, listed and shown", ("git",)),
+        Part("radar", "conflicts between many worktrees", ("git",)),
         Part("history", "listing the sessions of other agents"),
         Part("emulators", "terminal emulators against pyte and tmux"),
         Part("containment", "a command in each kind of sandbox"),

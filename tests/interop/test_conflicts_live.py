@@ -1,0 +1,100 @@
+"""Agents of three vendors in worktrees of one repository: the radar warns before any commit."""
+
+import asyncio
+import os
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.fleet.api import SpawnOptions
+from quarterdeck.fleet.local import LocalFleet
+from quarterdeck.testing.model_server import ModelServer
+from quarterdeck.wire.events import ConflictChanged
+from quarterdeck.wire.record import Record
+from quarterdeck.wire.session_options import SessionOptions
+from quarterdeck.wire.worktrees import ConflictFile, WorktreeOptions
+from tests.support import real_agents
+from tests.support.scripted_fleet import places_in
+from tests.support.work_trees import git, new_repository
+
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(240)]
+LONG = 100.0
+VENDORS = {"claude": "pipe", "codex": "acp", "opencode": "acp"}
+PROGRAMS = {"claude": "claude", "codex": "codex-acp", "opencode": "opencode"}
+MISSING = [program for program in PROGRAMS.values() if real_agents.find(program) is None]
+TIDES = "def rise(moon):\n    return moon\n"
+SCRIPT = r"""
+default = "done"
+[scenes]
+done = ["Done."]
+[[scenes.touch.replies]]
+parts = [
+  { tool = "shell", arguments = { command = "printf 'def rise(moon):\n    return {{args}} * moon\n' > tides.py" } },
+  # The command has ended and the turn goes on: what is noted now is noted while it works.
+]
+[[scenes.touch.replies]]
+delay = 8
+parts = [{ text = "Changed." }]
+[[scenes.other.replies]]
+parts = [{ tool = "shell", arguments = { command = "printf 'other\n' > other.txt" } }]
+[[scenes.other.replies]]
+parts = [{ text = "Changed." }]
+"""  # noqa: E501
+
+
+@pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+async def test_two_of_three_vendors_touch_one_function_and_the_radar_warns_within_five_seconds(
+    tmp_path: Path,
+):
+    project = new_repository(tmp_path / "project", {"tides.py": TIDES})
+    script = tmp_path / "script.toml"
+    script.write_text(SCRIPT)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    async with (
+        ModelServer(script) as server,
+        LocalFleet.open(places_in(tmp_path / "fleet"), environment) as fleet,
+    ):
+        prompts = {"claude": "scene:touch 2", "opencode": "scene:other", "codex": "scene:touch 3"}
+        for name, prompt in prompts.items():
+            await fleet.spawn(wish_of(name, prompt, project, tmp_path, server.url))
+        record = await first_conflict(fleet)
+        claude, codex, opencode = [await fleet.agent(name) for name in VENDORS]
+        written = [changed_at(info.cwd) for info in (claude, codex)]
+        assert record.time / 1e6 - max(written) < 5.0
+        files = (ConflictFile(path="tides.py", kind="text", symbols=("rise",)),)
+        assert {claude.session, codex.session} == {record.session, record.event.other}  # type: ignore[union-attr]
+        assert record.event.files == files  # type: ignore[union-attr]
+        assert opencode.conflicts == ()
+        log = await asyncio.to_thread(git, project, "log", "--all", "--format=%s")
+        assert log == "first\n"  # nothing is committed yet
+        await asyncio.gather(*(fleet.kill(name) for name in VENDORS))
+
+
+def wish_of(name: str, prompt: str, project: Path, folder: Path, url: str) -> SpawnOptions:
+    variables = real_agents.environment(PROGRAMS[name], folder / f"{name}-home", url)
+    return SpawnOptions(
+        options=SessionOptions(
+            agent=name,
+            transport=VENDORS[name],
+            cwd=str(project),
+            mode="full-auto",
+            environment=variables,
+            worktree=WorktreeOptions(),
+        ),
+        name=name,
+        prompt=prompt,
+    )
+
+
+async def first_conflict(fleet: LocalFleet) -> Record:
+    async with asyncio.timeout(LONG), aclosing(fleet.follow(0)) as records:
+        async for record in records:
+            if isinstance(record.event, ConflictChanged):
+                return record
+    raise AssertionError("the log ended")
+
+
+def changed_at(directory: str) -> float:
+    """Seconds since the epoch."""
+    return (Path(directory) / "tides.py").stat().st_mtime
