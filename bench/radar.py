@@ -82,7 +82,7 @@ async def _measure_rest(folder: Path, worktrees: list[Worktree], seconds: float)
             spawned = SessionSpawned(options=options, name=f"agent{number}")
             await fleet.journal.append(session, spawned)
             await fleet.journal.append(session, WorktreeAssigned(worktree=worktree))
-        while len(await fleet.agents()) < len(worktrees):
+        while len(await fleet.agents()) < len(worktrees):  # noqa: ASYNC110
             await asyncio.sleep(0.05)  # the log is followed a moment later
         await fleet.conflicts()
         await asyncio.sleep(1.0)  # what the new worktrees had due has begun

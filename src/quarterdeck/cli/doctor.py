@@ -74,7 +74,7 @@ GIT = ExternalProgram(
     purpose="worktrees, diffs and checkpoints",
     get="apt, dnf or brew install git",
     wanted=(2, 38),
-    without="conflicts between agents are told by files and symbols only",
+    without="conflicts between agents are found by files and symbols only",
 )
 RIPGREP = ExternalProgram(
     name="ripgrep",

@@ -71,7 +71,7 @@ class WorktreeComparisons:
         found: list[str] = []
         if not self._merges:
             found.append(
-                f"Conflicts are told by files and symbols only, because git is older than "
+                f"Conflicts are found by files and symbols only, because git is older than "
                 f"{MERGE_GIT}; update git to have merges tried."
             )
         if missing := missing_grammars():

@@ -277,14 +277,6 @@ class ReviewPanel(PolledPanel):
     def _style(self) -> RowStyle:
         return _row_style(self)
 
-    def author(self, placed: PlacedComment) -> str:
-        """Who made a comment."""
-        author = placed.comment.author
-        if author is None:
-            return "you"
-        agent = self.context.roster.find(author)
-        return agent.name if agent is not None else author
-
     @on(PatchCanvas.PagesWanted)
     def _pages_wanted(self, event: PatchCanvas.PagesWanted) -> None:
         event.stop()
@@ -506,6 +498,15 @@ def _row_style(panel: ReviewPanel) -> RowStyle:
         is_split=panel.is_split,
         is_single=not panel.shows_all,
         comments=comments,
-        draw_comment=lambda placed: comment_lines(placed, width, panel.author(placed)),
+        draw_comment=lambda placed: comment_lines(placed, width, _author(panel, placed)),
         draw_notes=note_lines,
     )
+
+
+def _author(panel: ReviewPanel, placed: PlacedComment) -> str:
+    """Who made a comment."""
+    author = placed.comment.author
+    if author is None:
+        return "you"
+    agent = panel.context.roster.find(author)
+    return agent.name if agent is not None else author
