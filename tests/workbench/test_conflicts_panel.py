@@ -79,32 +79,32 @@ async def test_a_cell_lists_its_files_and_enter_reviews_one(tmp_path: Path):
     fleet = FakeFleet()
     fleet.conflict_report = report()
     async with alone("conflicts", desk_in(tmp_path, fleet)) as (panel, app, pilot):
-        wanted = noted(panel, Panel.ReviewWanted)
+        wanted = noted(panel, Panel.CommandWanted)
         screen = await until_shown(app, pilot, "⚠ 2", "= 1", "1. docs", "0 conflicts")
         assert "lib is not a repository" in screen and "⚠ cannot be merged: 1" in screen
         await pilot.press("up", "right", "right")
         await until_shown(app, pilot, "api × cache", "src/router.py", "Router.match")
         await pilot.press("enter", "enter")
         await until(pilot, lambda: wanted)
-        assert (wanted[0].session, wanted[0].file) == (API, "src/router.py")
+        assert (wanted[0].command, wanted[0].words) == ("review", f"{API} src/router.py")
 
 
 async def test_files_of_a_cell_are_chosen_one_by_one(tmp_path: Path):
     fleet = FakeFleet()
     fleet.conflict_report = report()
     async with alone("conflicts", desk_in(tmp_path, fleet)) as (panel, app, pilot):
-        wanted = noted(panel, Panel.ReviewWanted)
+        wanted = noted(panel, Panel.CommandWanted)
         await until_shown(app, pilot, "⚠ 2")
         await pilot.press("up", "up", "down", "right")
         await until_shown(app, pilot, "cache × api")
         await pilot.press("enter", "down", "down", "enter")
         await until(pilot, lambda: wanted)
-        assert (wanted[0].session, wanted[0].file) == (CACHE, "src/models.py")
+        assert (wanted[0].command, wanted[0].words) == ("review", f"{CACHE} src/models.py")
         await pilot.press("up", "up")
         assert panel.matrix.cell is not None and panel.matrix.cell.one == CACHE
         await pilot.press("left", "enter")  # nothing is shared with the base
         await until(pilot, lambda: len(wanted) == 2)
-        assert (wanted[1].session, wanted[1].file) == (CACHE, None)
+        assert (wanted[1].command, wanted[1].words) == ("review", CACHE)
 
 
 async def test_it_follows_what_happens(tmp_path: Path):

@@ -176,8 +176,6 @@ class Workbench(App[None]):
         """Whether keys go to a terminal."""
         return self.keyboard.is_typed_through
 
-    # Its life
-
     def get_default_screen(self) -> Screen[None]:
         """The screen below all others."""
         return self.main
@@ -241,8 +239,6 @@ class Workbench(App[None]):
         registered = cast("Any", super())._register(parent, *widgets, **how)
         guard_custom_widgets(parent, widgets)
         return registered
-
-    # What parts need from it
 
     def show_message(self, words: str, is_bad: bool = False) -> None:
         """Show a line for some time."""
@@ -371,11 +367,6 @@ class Workbench(App[None]):
     def _file_wanted(self, event: Panel.FileWanted) -> None:
         arguments = {"path": event.path, "line": event.line, "how": event.how}
         self.work(self.screen_controller.call("open_file", arguments))
-
-    @on(Panel.ReviewWanted)
-    def _review_wanted(self, event: Panel.ReviewWanted) -> None:
-        arguments = {"agent": event.session, "file": event.file}
-        self.work(self.screen_controller.call("open_review", arguments))
 
     @on(Panel.CommandWanted)
     def _command_wanted(self, event: Panel.CommandWanted) -> None:

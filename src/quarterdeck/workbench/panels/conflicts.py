@@ -470,7 +470,8 @@ class ConflictsPanel(PolledPanel):
     def on_conflict_matrix_chosen(self, event: ConflictMatrix.Chosen) -> None:
         """Open the review of a file."""
         event.stop()
-        self.post_message(Panel.ReviewWanted(event.session, event.file))
+        words = f"{event.session} {event.file or ''}".rstrip()
+        self.post_message(Panel.CommandWanted("review", words))
 
     def _show_head(self, report: ConflictReport) -> None:
         kinds = [

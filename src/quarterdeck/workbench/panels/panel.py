@@ -57,13 +57,6 @@ class Panel(Widget):
         how: Literal["view", "edit", "diff", "tail"] = "view"
 
     @dataclass
-    class ReviewWanted(Message):
-        """Review what an agent changed, beginning with a file if one is named."""
-
-        session: "SessionId"
-        file: str | None = None
-
-    @dataclass
     class CommandWanted(Message):
         """Run a command of the workbench, with the words after its name."""
 

@@ -1,26 +1,25 @@
 """What a reviewer does: decisions, comments, marks. Each is a call of the fleet."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
 
 from textual.geometry import Offset
 
-from quarterdeck.fleet.review.api import ReviewSelection
+from quarterdeck.fleet.review.api import PlacedComment, ReviewSelection
 from quarterdeck.wire.errors import QuarterdeckError
 
 from ...sanitize import sanitize_text
 from ..panel import Panel
-from .model import CommentTarget, describe_outcome
-from .view import CommentInput
+from .model import CommentTarget, ReviewModel, describe_outcome
+from .view import CommentInput, PatchCanvas, ReviewFileList
 
 if TYPE_CHECKING:
     from textual.app import App
 
+    from quarterdeck.fleet.api import AgentInfo
     from quarterdeck.fleet.review.api import ChangedFile
 
-    from .panel import ReviewPanel
-
-__all__ = ["ReviewActionName", "ReviewActions"]
+__all__ = ["ReviewActionName", "ReviewActions", "ReviewSurface"]
 
 ReviewActionName: TypeAlias = Literal[
     "accept", "accept_file", "reject", "reject_file", "undo", "mark", "comment", "list_comments",
@@ -30,17 +29,58 @@ ReviewActionName: TypeAlias = Literal[
 """What keys and commands can do; each is a method of ``ReviewActions``."""
 
 
+class ReviewSurface(Protocol):
+    """The panel, as actions need it."""
+
+    model: ReviewModel
+    patch: PatchCanvas
+    files: ReviewFileList
+    input: CommentInput
+    selected: str | None
+    shows_all: bool
+
+    @property
+    def agent(self) -> "AgentInfo | None":
+        """The agent whose work it is."""
+        ...
+
+    def reload(self) -> None:
+        """Read the changes and show them anew."""
+        ...
+
+    def show_file(self, file: str) -> None:
+        """Show a file, by its id."""
+        ...
+
+    def go_to_next_hunk(self) -> None:
+        """Go to the next hunk, if it is there."""
+        ...
+
+    def go_to_comment(self, placed: PlacedComment) -> None:
+        """Show a comment."""
+        ...
+
+    def author(self, placed: PlacedComment) -> str:
+        """Who made a comment."""
+        ...
+
+
 class ReviewActions:
     """Carries out what is done in a panel, and tells what came of it."""
 
-    def __init__(self, panel: "ReviewPanel") -> None:
+    def __init__(self, panel: ReviewSurface) -> None:
         self._panel = panel
         self.texts: dict[str, str] = {}
         """Comments that were typed and not saved, by their target."""
 
+    @property
+    def _widget(self) -> PatchCanvas:
+        """Runs workers, and posts messages as the panel does."""
+        return self._panel.patch
+
     def run(self, action: Callable[[], Awaitable[str]]) -> None:
         """Do something; its words, or its error, are shown, and the changes read again."""
-        self._panel.run_worker(self._run(action), group="act")
+        self._widget.run_worker(self._run(action), group="act")
 
     async def _run(self, action: Callable[[], Awaitable[str]]) -> None:
         try:
@@ -56,7 +96,7 @@ class ReviewActions:
         """Show a line for some time."""
         severity = "error" if is_bad else "information"
         timeout = 8 if is_bad else 3
-        self._panel.notify(sanitize_text(words), severity=severity, timeout=timeout, markup=False)
+        self._widget.notify(sanitize_text(words), severity=severity, timeout=timeout, markup=False)
 
     # Decisions
 
@@ -188,7 +228,7 @@ class ReviewActions:
         target = self._panel.input.target
         if target is not None and self.texts.get(target.key, "") != text:
             self.texts[target.key] = text
-            self._panel.post_message(Panel.Altered())
+            self._widget.post_message(Panel.Altered())
 
     def save_comment(self, target: CommentTarget, text: str) -> None:
         """Save a comment; the text is kept until it is."""
@@ -245,14 +285,14 @@ class ReviewActions:
 
     def list_comments(self) -> None:
         """Choose one of all comments, and go there."""
-        self._panel.run_worker(self._choose_comment(), group="act")
+        self._widget.run_worker(self._choose_comment(), group="act")
 
     async def _choose_comment(self) -> None:
         from ...screens.review import CommentsScreen
 
         panel = self._panel
         every = await panel.model.all_comments()
-        app = cast("App[None]", panel.app)  # pyright: ignore[reportUnknownMemberType]
+        app = cast("App[None]", self._widget.app)  # pyright: ignore[reportUnknownMemberType]
         chosen = await app.push_screen_wait(CommentsScreen(every, panel.author))
         found = next((one for one in every if one.comment.id == chosen), None)
         if found is not None:
@@ -292,14 +332,14 @@ class ReviewActions:
         if file is not None and changes is not None:
             line = place.new if place is not None else 0
             path = f"{changes.root}/{file.path}"
-            self._panel.post_message(Panel.FileWanted(path, line or None, how))
+            self._widget.post_message(Panel.FileWanted(path, line or None, how))
 
     def open_chat(self) -> None:
         """Go to the conversation with the agent."""
         if (agent := self._panel.agent) is not None:
-            self._panel.post_message(Panel.AgentWanted(agent.session))
+            self._widget.post_message(Panel.AgentWanted(agent.session))
 
     def merge(self) -> None:
         """Merge the agent's work; a dialog asks how."""
         if (agent := self._panel.agent) is not None:
-            self._panel.post_message(Panel.CommandWanted("merge", agent.session))
+            self._widget.post_message(Panel.CommandWanted("merge", agent.session))

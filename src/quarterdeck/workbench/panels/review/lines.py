@@ -17,8 +17,8 @@ from .document import ChangedLine, PatchRow, PatchSlot
 
 __all__ = [
     "FILE_MARKS",
+    "LinePainter",
     "PaintChunk",
-    "PatchPainter",
     "RowCanvas",
     "comment_lines",
     "draw_file_row",
@@ -57,7 +57,7 @@ class PaintChunk(NamedTuple):
     number: int
 
 
-class PatchPainter:
+class LinePainter:
     """Colours and changed words of lines; those that are not worked out yet are plain.
 
     Working them out blocks and is done in a thread. The last of many are kept.
@@ -164,7 +164,7 @@ def _with_words(line: Line, words: list[WordSpan]) -> PaintedLine:
 class RowCanvas(NamedTuple):
     """What a row is drawn with."""
 
-    painter: PatchPainter
+    painter: LinePainter
     width: int
     left: int = 0
     """Characters that are out of sight at the left."""

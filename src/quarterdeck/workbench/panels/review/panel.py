@@ -117,7 +117,7 @@ class ReviewPanel(PolledPanel):
         self._wants_top = False
         self._is_waiting = False
         self.head = HeadLine()
-        self.files = ReviewFileList(self)
+        self.files = ReviewFileList(self.model, self.conflicts_of)
         self.patch = PatchCanvas(self.conflicts_of)
         self.patch.instead = self._instead
         self.foot = KeyHints()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -22,11 +22,8 @@ from .document import (
     SlotChange,
     line_numbers,
 )
-from .lines import PatchPainter, RowCanvas, draw_file_row, draw_row
-from .model import CommentTarget
-
-if TYPE_CHECKING:
-    from .panel import ReviewPanel
+from .lines import LinePainter, RowCanvas, draw_file_row, draw_row
+from .model import CommentTarget, ReviewModel
 
 __all__ = ["CommentInput", "KeyHints", "PatchCanvas", "ReviewFileList"]
 
@@ -37,18 +34,18 @@ _AHEAD = 40
 class ReviewFileList(Picker):
     """The files that an agent changed."""
 
-    def __init__(self, panel: "ReviewPanel") -> None:
+    def __init__(self, model: ReviewModel, conflicts: Callable[[str], tuple[str, ...]]) -> None:
         super().__init__(id="files")
-        self._panel = panel
+        self._model = model
+        self._conflicts = conflicts
 
     def rows(self, width: int) -> list[tuple[str, Line]]:
         """See ``Picker``."""
-        panel = self._panel
         found = [
-            (file.id, draw_file_row(file, width, panel.conflicts_of(file.path)))
-            for file in panel.model.files
+            (file.id, draw_file_row(file, width, self._conflicts(file.path)))
+            for file in self._model.files
         ]
-        changes = panel.model.changes
+        changes = self._model.changes
         if changes is not None and changes.count > len(found):
             more: Line = ((f"… {changes.count - len(found):,} more files", "faint"),)
             found.append(("", more))
@@ -115,7 +112,7 @@ class PatchCanvas(LineCanvas, can_focus=True):
     def __init__(self, conflicts: Callable[[str], tuple[str, ...]]) -> None:
         super().__init__(id="patch")
         self.document = PatchDocument()
-        self.painter = PatchPainter()
+        self.painter = LinePainter()
         self.cursor = 0
         self.instead: Callable[[int], list[Line]] = lambda _: []
         """What is shown where there are no changes, for a width."""
@@ -131,7 +128,7 @@ class PatchCanvas(LineCanvas, can_focus=True):
     def show(self, document: PatchDocument) -> None:
         """Show other changes, from their beginning."""
         self.document = document
-        self.painter = PatchPainter()
+        self.painter = LinePainter()
         self._from = None
         self._is_painting = False
         self.cursor = 0
@@ -145,7 +142,7 @@ class PatchCanvas(LineCanvas, can_focus=True):
 
         def change() -> None:
             self.document = document
-            self.painter = PatchPainter()
+            self.painter = LinePainter()
 
         self.lay_out_again(change)
 
