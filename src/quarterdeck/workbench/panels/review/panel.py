@@ -74,8 +74,8 @@ class ReviewPanel(PolledPanel):
     options_type: ClassVar[type[PanelOptions]] = ReviewOptions
     options: ReviewOptions
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,n,right_square_bracket", "hunk(1)", "next hunk"),
-        Binding("k,p,left_square_bracket", "hunk(-1)", "previous hunk"),
+        Binding("j,n,right_square_bracket", "act('next_hunk')", "next hunk"),
+        Binding("k,p,left_square_bracket", "act('previous_hunk')", "previous hunk"),
         Binding("N,right_curly_bracket", "file(1)", "next file"),
         Binding("P,left_curly_bracket", "file(-1)", "previous file"),
         Binding("a", "act('accept')", "accept the lines selected, or the hunk, or the file"),
@@ -114,7 +114,6 @@ class ReviewPanel(PolledPanel):
         self._is_stale = True
         """The changes must be shown anew, not only their counts."""
         self._is_read = False
-        self._wants_top = False
         self._is_waiting = False
         self.head = HeadLine()
         self.files = ReviewFileList(self.model, self.conflicts_of)
@@ -153,8 +152,6 @@ class ReviewPanel(PolledPanel):
         self.context.listeners.remove(self._hear)
         for stop in self._stops:
             stop()
-
-    # What it is
 
     @property
     def title(self) -> str:
@@ -349,35 +346,6 @@ class ReviewPanel(PolledPanel):
 
     # Moving
 
-    def action_hunk(self, step: int) -> None:
-        """Go to the next hunk, or the one before; at the end to the next file."""
-        found = self.patch.find_hunk(step)
-        if found is not None:
-            self._go(found)
-        else:
-            self.run_worker(self._seek_hunk(step), group="seek", exclusive=True)
-
-    def go_to_next_hunk(self) -> None:
-        """Go to the next hunk, if it is there."""
-        found = self.patch.find_hunk(1)
-        if found is not None:
-            self._go(found)
-
-    def _go(self, row: int) -> None:
-        self.patch.move_to(row)
-        self.patch.reveal_below(min(8, self.patch.size.height - 2))
-        found = self.patch.document.row(row)
-        if found is not None and self.shows_all:
-            self._select(found[0].file.id)
-
-    async def _seek_hunk(self, step: int) -> None:
-        """The same where pages have to be read on the way."""
-        row = await self.pages.find_hunk(step)
-        if row is not None:
-            self._go(row)
-        elif not self.shows_all:
-            self.action_file(step)
-
     def action_file(self, step: int) -> None:
         """Go to the next file, or the one before."""
         files = self.model.files
@@ -389,7 +357,7 @@ class ReviewPanel(PolledPanel):
 
     def show_file(self, file: str) -> None:
         """Show a file, by its id."""
-        self._select(file)
+        self.select_file(file)
         row = self.patch.document.file_row(file)
         if self.shows_all and row is not None:
             self.patch.move_to(row, top=True)
@@ -409,11 +377,12 @@ class ReviewPanel(PolledPanel):
         elif self.shows_all or placed.file == self.selected:
             self.pages.go_to(place)
         else:
-            self._select(placed.file)
+            self.select_file(placed.file)
             self._show_document(place)
         self.patch.focus()
 
-    def _select(self, file: str) -> None:
+    def select_file(self, file: str) -> None:
+        """Note which file is looked at."""
         self.selected = file
         self.files.place(file)
 
