@@ -123,8 +123,9 @@ class Workbench(App[None]):
         self._on_first_frame = on_first_frame
         self.crash: Exception | None = None
         """What ended it, if it was not a person."""
-        is_filtered = any(isinstance(one, Monochrome) for one in self._filters)
-        if not preferences.has_colours and not is_filtered:
+        if not preferences.has_colours and not any(
+            isinstance(f, Monochrome) for f in self._filters
+        ):
             self._filters.append(Monochrome())
         self._theme = AppTheme(self, preferences)
         self.kinds = all_kinds(context)
@@ -174,8 +175,6 @@ class Workbench(App[None]):
     def is_typed_through(self) -> bool:
         """Whether keys go to a terminal."""
         return self.keyboard.is_typed_through
-
-    # Its life
 
     def get_default_screen(self) -> Screen[None]:
         """The screen below all others."""
@@ -240,8 +239,6 @@ class Workbench(App[None]):
         registered = cast("Any", super())._register(parent, *widgets, **how)
         guard_custom_widgets(parent, widgets)
         return registered
-
-    # What parts need from it
 
     def show_message(self, words: str, is_bad: bool = False) -> None:
         """Show a line for some time."""
@@ -368,7 +365,8 @@ class Workbench(App[None]):
 
     @on(Panel.FileWanted)
     def _file_wanted(self, event: Panel.FileWanted) -> None:
-        self.work(self.screen_controller.call("open_file", event.arguments))
+        arguments = {"path": event.path, "line": event.line, "how": event.how}
+        self.work(self.screen_controller.call("open_file", arguments))
 
     @on(Panel.CommandWanted)
     def _command_wanted(self, event: Panel.CommandWanted) -> None:
@@ -382,6 +380,8 @@ class Workbench(App[None]):
         """Copy what was selected with the mouse."""
         if selected := self.screen.get_selected_text():
             self.copy_to_clipboard(selected)
+
+    # What screens report that are imported when they are first shown
 
     def on_permission_screen_put_off(
         self, event: "PermissionScreen.PutOff | QuestionScreen.PutOff"

@@ -56,11 +56,6 @@ class Panel(Widget):
         line: int | None = None
         how: Literal["view", "edit", "diff", "tail"] = "view"
 
-        @property
-        def arguments(self) -> dict[str, Any]:
-            """As the tool that opens files takes them."""
-            return {"path": self.path, "line": self.line, "how": self.how}
-
     @dataclass
     class CommandWanted(Message):
         """Run a command of the workbench, with the words after its name."""

@@ -11,6 +11,7 @@ from quarterdeck.wire.errors import QuarterdeckError
 from ...sanitize import sanitize_text
 from ..panel import Panel
 from .model import CommentTarget, ReviewModel, describe_outcome
+from .pages import PatchPages
 from .view import CommentInput, PatchCanvas, ReviewFileList
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ __all__ = ["ReviewActionName", "ReviewActions", "ReviewSurface"]
 ReviewActionName: TypeAlias = Literal[
     "accept", "accept_file", "reject", "reject_file", "undo", "mark", "comment", "list_comments",
     "send", "resolve", "drop", "toggle_since", "toggle_space", "toggle_all", "reload", "view_file",
-    "edit_file", "open_chat", "merge",
+    "edit_file", "open_chat", "merge", "next_hunk", "previous_hunk",
 ]  # fmt: skip
 """What keys and commands can do; each is a method of ``ReviewActions``."""
 
@@ -36,6 +37,7 @@ class ReviewSurface(Protocol):
     patch: PatchCanvas
     files: ReviewFileList
     input: CommentInput
+    pages: PatchPages
     selected: str | None
     shows_all: bool
 
@@ -52,8 +54,12 @@ class ReviewSurface(Protocol):
         """Show a file, by its id."""
         ...
 
-    def go_to_next_hunk(self) -> None:
-        """Go to the next hunk, if it is there."""
+    def action_file(self, step: int) -> None:
+        """Go to the next file, or the one before."""
+        ...
+
+    def select_file(self, file: str) -> None:
+        """Note which file is looked at."""
         ...
 
     def go_to_comment(self, placed: PlacedComment) -> None:
@@ -97,6 +103,41 @@ class ReviewActions:
         severity = "error" if is_bad else "information"
         timeout = 8 if is_bad else 3
         self._widget.notify(sanitize_text(words), severity=severity, timeout=timeout, markup=False)
+
+    # Moving
+
+    def next_hunk(self) -> None:
+        """Go to the next hunk; after the last one to the next file."""
+        self._move(1)
+
+    def previous_hunk(self) -> None:
+        """Go to the hunk before; from the first one to the file before."""
+        self._move(-1)
+
+    def _move(self, step: int) -> None:
+        found = self._panel.patch.find_hunk(step)
+        if found is not None:
+            self._go_to_hunk(found)
+        else:
+            self._widget.run_worker(self._seek_hunk(step), group="seek", exclusive=True)
+
+    async def _seek_hunk(self, step: int) -> None:
+        """The same where pages have to be read on the way."""
+        row = await self._panel.pages.find_hunk(step)
+        if row is not None:
+            self._go_to_hunk(row)
+        elif not self._panel.shows_all:
+            self._panel.action_file(step)
+
+    def _go_to_hunk(self, row: int | None) -> None:
+        if row is None:
+            return
+        patch = self._panel.patch
+        patch.move_to(row)
+        patch.reveal_below(min(8, patch.size.height - 2))
+        found = patch.document.row(row)
+        if found is not None and self._panel.shows_all:
+            self._panel.select_file(found[0].file.id)
 
     # Decisions
 
@@ -155,7 +196,7 @@ class ReviewActions:
         lines = await model.collect_hunk(document, found[0], hunk)
         outcome = await model.decide(how, model.select(document, lines))
         if how == "accept" and patch.document is document:
-            self._panel.go_to_next_hunk()
+            self._go_to_hunk(patch.find_hunk(1))
         return describe_outcome(outcome)
 
     def _send(

@@ -74,8 +74,8 @@ class ReviewPanel(PolledPanel):
     options_type: ClassVar[type[PanelOptions]] = ReviewOptions
     options: ReviewOptions
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,n,right_square_bracket", "hunk(1)", "next hunk"),
-        Binding("k,p,left_square_bracket", "hunk(-1)", "previous hunk"),
+        Binding("j,n,right_square_bracket", "act('next_hunk')", "next hunk"),
+        Binding("k,p,left_square_bracket", "act('previous_hunk')", "previous hunk"),
         Binding("N,right_curly_bracket", "file(1)", "next file"),
         Binding("P,left_curly_bracket", "file(-1)", "previous file"),
         Binding("a", "act('accept')", "accept the lines selected, or the hunk, or the file"),
@@ -114,7 +114,6 @@ class ReviewPanel(PolledPanel):
         self._is_stale = True
         """The changes must be shown anew, not only their counts."""
         self._is_read = False
-        self._wants_top = False
         self._is_waiting = False
         self.head = HeadLine()
         self.files = ReviewFileList(self.model, self.conflicts_of)
@@ -153,8 +152,6 @@ class ReviewPanel(PolledPanel):
         self.context.listeners.remove(self._hear)
         for stop in self._stops:
             stop()
-
-    # What it is
 
     @property
     def title(self) -> str:
@@ -205,11 +202,26 @@ class ReviewPanel(PolledPanel):
 
     def remember(self) -> dict[str, Any]:
         """See ``Panel``."""
-        return _remembered(self)
+        return {
+            "file": self.selected,
+            "all": self.shows_all,
+            "split": self._split,
+            "ignores_space": self.model.ignores_space,
+            "since": self.model.since,
+            "texts": {key: text for key, text in self.actions.texts.items() if text.strip()},
+        }
 
     def recall(self, state: dict[str, Any]) -> None:
         """See ``Panel``."""
-        _recall(self, state)
+        if self._wanted_file is None and isinstance(state.get("file"), str):
+            self._wanted_file = state["file"]
+        self.shows_all = state.get("all") is True
+        self._split = state["split"] if isinstance(state.get("split"), bool) else None
+        self.model.ignores_space = state.get("ignores_space") is True
+        self.model.since = "viewed" if state.get("since") == "viewed" else None
+        texts: Any = state.get("texts")
+        if isinstance(texts, dict):
+            self.actions.texts = {str(key): str(text) for key, text in texts.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
     def conflicts_of(self, path: str) -> tuple[str, ...]:
         """Names of the agents whose changes of a file conflict with these."""
@@ -275,7 +287,23 @@ class ReviewPanel(PolledPanel):
         self.patch.lay_out_again(lambda: self.patch.document.lay_out_again(style))
 
     def _style(self) -> RowStyle:
-        return _row_style(self)
+        width = self.patch.scrollable_content_region.width
+        comments: Sequence[PlacedComment] = self.model.comments
+        return RowStyle(
+            is_split=self.is_split,
+            is_single=not self.shows_all,
+            comments=comments,
+            draw_comment=lambda placed: comment_lines(placed, width, self.author(placed)),
+            draw_notes=note_lines,
+        )
+
+    def author(self, placed: PlacedComment) -> str:
+        """Who made a comment."""
+        author = placed.comment.author
+        if author is None:
+            return "you"
+        agent = self.context.roster.find(author)
+        return agent.name if agent is not None else author
 
     @on(PatchCanvas.PagesWanted)
     def _pages_wanted(self, event: PatchCanvas.PagesWanted) -> None:
@@ -318,35 +346,6 @@ class ReviewPanel(PolledPanel):
 
     # Moving
 
-    def action_hunk(self, step: int) -> None:
-        """Go to the next hunk, or the one before; at the end to the next file."""
-        found = self.patch.find_hunk(step)
-        if found is not None:
-            self._go(found)
-        else:
-            self.run_worker(self._seek_hunk(step), group="seek", exclusive=True)
-
-    def go_to_next_hunk(self) -> None:
-        """Go to the next hunk, if it is there."""
-        found = self.patch.find_hunk(1)
-        if found is not None:
-            self._go(found)
-
-    def _go(self, row: int) -> None:
-        self.patch.move_to(row)
-        self.patch.reveal_below(min(8, self.patch.size.height - 2))
-        found = self.patch.document.row(row)
-        if found is not None and self.shows_all:
-            self._select(found[0].file.id)
-
-    async def _seek_hunk(self, step: int) -> None:
-        """The same where pages have to be read on the way."""
-        row = await self.pages.find_hunk(step)
-        if row is not None:
-            self._go(row)
-        elif not self.shows_all:
-            self.action_file(step)
-
     def action_file(self, step: int) -> None:
         """Go to the next file, or the one before."""
         files = self.model.files
@@ -358,7 +357,7 @@ class ReviewPanel(PolledPanel):
 
     def show_file(self, file: str) -> None:
         """Show a file, by its id."""
-        self._select(file)
+        self.select_file(file)
         row = self.patch.document.file_row(file)
         if self.shows_all and row is not None:
             self.patch.move_to(row, top=True)
@@ -378,11 +377,12 @@ class ReviewPanel(PolledPanel):
         elif self.shows_all or placed.file == self.selected:
             self.pages.go_to(place)
         else:
-            self._select(placed.file)
+            self.select_file(placed.file)
             self._show_document(place)
         self.patch.focus()
 
-    def _select(self, file: str) -> None:
+    def select_file(self, file: str) -> None:
+        """Note which file is looked at."""
         self.selected = file
         self.files.place(file)
 
@@ -466,47 +466,3 @@ class ReviewPanel(PolledPanel):
 
     def _instead(self, width: int) -> list[Line]:
         return empty_lines(self.model, self._is_read, width)
-
-
-def _remembered(panel: ReviewPanel) -> dict[str, Any]:
-    return {
-        "file": panel.selected,
-        "all": panel.shows_all,
-        "split": panel._split,
-        "ignores_space": panel.model.ignores_space,
-        "since": panel.model.since,
-        "texts": {key: text for key, text in panel.actions.texts.items() if text.strip()},
-    }
-
-
-def _recall(panel: ReviewPanel, state: dict[str, Any]) -> None:
-    if panel._wanted_file is None and isinstance(state.get("file"), str):
-        panel._wanted_file = state["file"]
-    panel.shows_all = state.get("all") is True
-    panel._split = state["split"] if isinstance(state.get("split"), bool) else None
-    panel.model.ignores_space = state.get("ignores_space") is True
-    panel.model.since = "viewed" if state.get("since") == "viewed" else None
-    texts: Any = state.get("texts")
-    if isinstance(texts, dict):
-        panel.actions.texts = {str(key): str(text) for key, text in texts.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-
-
-def _row_style(panel: ReviewPanel) -> RowStyle:
-    width = panel.patch.scrollable_content_region.width
-    comments: Sequence[PlacedComment] = panel.model.comments
-    return RowStyle(
-        is_split=panel.is_split,
-        is_single=not panel.shows_all,
-        comments=comments,
-        draw_comment=lambda placed: comment_lines(placed, width, _author(panel, placed)),
-        draw_notes=note_lines,
-    )
-
-
-def _author(panel: ReviewPanel, placed: PlacedComment) -> str:
-    """Who made a comment."""
-    author = placed.comment.author
-    if author is None:
-        return "you"
-    agent = panel.context.roster.find(author)
-    return agent.name if agent is not None else author
