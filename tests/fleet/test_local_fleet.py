@@ -648,7 +648,7 @@ async def test_a_child_that_is_being_started_dies_with_its_parent_too(
 
 async def test_an_agent_that_closes_slowly_can_still_be_killed(fleet: LocalFleet, tmp_path: Path):
     await fleet.spawn(wish(tmp_path, name="ann", prompt="stubborn"))
-    await seen(fleet, "ann", TurnStarted)
+    await seen(fleet, "ann", MessageChunk)
     closing = asyncio.create_task(fleet.close("ann"))
     await asyncio.sleep(0.02)
     assert not closing.done()

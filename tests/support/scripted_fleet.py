@@ -141,6 +141,7 @@ class PlayedLink:
         return TurnOutcome(stop="cancelled")
 
     async def _stubborn(self, _: str) -> TurnOutcome:
+        await self._say("never")
         await self.gone.wait()
         raise LinkBrokenError("the pipe is broken")
 

@@ -35,7 +35,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 @as_json_option
 @click.pass_context
 def worktrees(context: click.Context, is_all: bool, as_json: bool) -> None:
-    """List the git worktrees of agents, or manage them.
+    """List and manage the worktrees of agents.
 
     Without a command: those of the repository of this directory, the latest used first; outside a
     repository all of them.

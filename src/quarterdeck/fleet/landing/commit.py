@@ -5,7 +5,6 @@ moved to another parent must keep its author, dates, encoding and message. Every
 """
 
 import os
-import time
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -13,7 +12,7 @@ from msgspec import Struct
 from quarterdeck.system.errors import GitError
 from quarterdeck.system.git.command import GitIdentity
 from quarterdeck.system.git.repository import GitRepository
-from quarterdeck.wire.clock import read_wall_clock
+from quarterdeck.wire.clock import format_local_time, read_wall_clock
 
 __all__ = ["CommitFields", "commit_line", "read_commits", "read_tree", "write_commit"]
 
@@ -89,10 +88,8 @@ def read_tree(repository: GitRepository, commit: str) -> str:
 def commit_line(identity: GitIdentity) -> bytes:
     """A person and the time now, as commits have them."""
     seconds = read_wall_clock() // 1_000_000
-    offset = time.localtime(seconds).tm_gmtoff // 60
-    zone = f"{'-' if offset < 0 else '+'}{abs(offset) // 60:02}{abs(offset) % 60:02}"
     who = f"{identity.name} <{identity.email}>"
-    return os.fsencode(f"{who} {seconds} {zone}")
+    return os.fsencode(f"{who} {seconds} {format_local_time(seconds * 1_000_000, '%z')}")
 
 
 def write_commit(
