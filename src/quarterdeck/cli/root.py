@@ -111,6 +111,9 @@ COMMANDS = {
     "host": LazyCommand(
         "quarterdeck.cli.fleet.host:host", "Manage the process that owns the agents."
     ),
+    "completion": LazyCommand(
+        "quarterdeck.cli.completion.command:completion", "Print the completion script for SHELL."
+    ),
     "mcp": LazyCommand("quarterdeck.cli.mcp:mcp", "Give an agent the fleet's tools.", hidden=True),
     "testing": LazyCommand(
         "quarterdeck.cli.testing:testing", "Run the fakes that tests use.", hidden=True
@@ -188,7 +191,9 @@ def _run(arguments: list[str], name: str, debug: bool) -> int:
     variable = f"_{name.upper()}_COMPLETE"
     try:
         if instruction := os.environ.get(variable):
-            return _complete(name, variable, instruction)
+            from .completion.command import answer_shell
+
+            return answer_shell(root, name, instruction)
         with root.make_context(name, arguments) as context:
             root.invoke(context)
     except click.exceptions.Exit as leave:
@@ -203,12 +208,6 @@ def _run(arguments: list[str], name: str, debug: bool) -> int:
             return leave_output(lost)
         return _unexpected(error, arguments, debug)
     return 0
-
-
-def _complete(name: str, variable: str, instruction: str) -> int:
-    from click.shell_completion import shell_complete
-
-    return shell_complete(root, {}, name, variable, instruction)
 
 
 def _finish(code: int) -> int:
