@@ -24,6 +24,9 @@ COMMANDS = {
         "quarterdeck.cli.headless.command:run", "Run our own agent, or another, on PROMPT."
     ),
     "demo": LazyCommand("quarterdeck.cli.demo:demo", "Watch two agents work; no key needed."),
+    "tutorial": LazyCommand(
+        "quarterdeck.cli.tutorial.command:tutorial", "Learn the main commands in five minutes."
+    ),
     "agents": LazyCommand("quarterdeck.cli.agents:agents", "List the known agents."),
     "login": LazyCommand("quarterdeck.cli.login:login", "Log in to the agent NAME."),
     "doctor": LazyCommand(
