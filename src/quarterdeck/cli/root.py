@@ -24,6 +24,9 @@ COMMANDS = {
         "quarterdeck.cli.headless.command:run", "Run our own agent, or another, on PROMPT."
     ),
     "demo": LazyCommand("quarterdeck.cli.demo:demo", "Watch two agents work; no key needed."),
+    "init": LazyCommand(
+        "quarterdeck.cli.init:init", "Get started in a project: agent, trust, mode, first prompt."
+    ),
     "tutorial": LazyCommand(
         "quarterdeck.cli.tutorial.command:tutorial", "Learn the main commands in five minutes."
     ),

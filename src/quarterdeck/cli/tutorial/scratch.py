@@ -10,6 +10,7 @@ import fcntl
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Generator
@@ -138,18 +139,24 @@ class ScratchSpace:
     def run(self, command: str, *, is_shown: bool = True, has_input: bool = False) -> int:
         """Run a shell command in the project; its exit code. 124: it took too long."""
         output = None if is_shown else subprocess.DEVNULL
+        child = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            cwd=self.project,
+            env=self._environment,
+            stdin=None if has_input else subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            # A program that reads the terminal must stay in the group that may.
+            process_group=None if has_input else 0,
+        )
         try:
-            return subprocess.run(
-                ["/bin/sh", "-c", command],
-                cwd=self.project,
-                env=self._environment,
-                stdin=None if has_input else subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                timeout=None if has_input else _MOST_SECONDS,
-            ).returncode
+            return child.wait(None if has_input else _MOST_SECONDS)
         except subprocess.TimeoutExpired:
             return 124
+        finally:
+            if child.poll() is None and not has_input:
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
 
     def check(self, step: TutorialStep, *, patience: float = _CHECK_SECONDS) -> str | None:
         """What is missing for a step to be done, after some patience; None: nothing."""
