@@ -25,7 +25,8 @@ COMMANDS = {
     ),
     "demo": LazyCommand("quarterdeck.cli.demo:demo", "Watch two agents work; no key needed."),
     "init": LazyCommand(
-        "quarterdeck.cli.init:init", "Get started in a project: agent, trust, mode, first prompt."
+        "quarterdeck.cli.init:init",
+        "Get started in this project: agent, trust, mode, first prompt.",
     ),
     "tutorial": LazyCommand(
         "quarterdeck.cli.tutorial.command:tutorial", "Learn the main commands in five minutes."
@@ -108,7 +109,8 @@ COMMANDS = {
         "List the sessions that other agents store on disk.",
     ),
     "worktrees": LazyCommand(
-        "quarterdeck.cli.fleet.worktrees:worktrees", "List and manage the worktrees of agents."
+        "quarterdeck.cli.fleet.worktrees:worktrees",
+        "List the git worktrees of agents, or manage them.",
     ),
     "terminal": LazyCommand(
         "quarterdeck.cli.fleet.terminal:terminal",
