@@ -1,6 +1,7 @@
 """``quarterdeck tutorial``: every step for real, in a home of its own, with nothing left behind."""
 
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,6 +115,28 @@ def test_two_tutorials_do_not_share_a_project(environment: dict[str, str], guide
     assert "open in another terminal" in second.stderr
     guide.write("q\n")
     assert guide.ends() == 0
+
+
+@pytest.mark.parametrize("how", [signal.SIGHUP, signal.SIGTERM, signal.SIGKILL])
+def test_a_killed_tutorial_leaves_nothing_that_the_end_does_not_remove(
+    environment: dict[str, str], guide: Pty, how: signal.Signals
+):
+    guide.shows("1 of 7", LONG)
+    guide.write("\n")
+    guide.shows("ann needs you", LONG)
+    guide.kill(how)
+    assert guide.ends(LONG) == (-9 if how is signal.SIGKILL else 128 + how)
+    if how is signal.SIGKILL:
+        assert play(environment, "--end").returncode == 0
+    assert files_of(environment) == []
+
+
+def test_a_home_with_an_awkward_name_is_no_obstacle(tmp_path: Path):
+    home = tmp_path / "a 'home' with ümläuts" / ("long" * 30)
+    home.mkdir(parents=True)
+    done = play(clean_environment(home), "--yes")
+    assert done.returncode == 0, done.stderr
+    assert files_of(clean_environment(home)) == []
 
 
 def test_without_git_it_says_so(environment: dict[str, str], tmp_path: Path):

@@ -1,9 +1,12 @@
 """``quarterdeck tutorial``: a guided five minutes with real commands; no key needed."""
 
 import re
+import signal
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Literal, TypeAlias
 
 import click
@@ -38,7 +41,7 @@ StepEnd: TypeAlias = Literal["done", "again", "quit"]
     "--step", type=click.IntRange(1, len(STEPS)), metavar="N", help="Start at step N; 1: anew."
 )
 @click.option("-y", "--yes", is_flag=True, help="Run all steps without asking, and check them.")
-@click.option("--end", is_flag=True, help="Forget how far you are.")
+@click.option("--end", is_flag=True, help="Forget how far you are; remove what was left behind.")
 def tutorial(is_list: bool, step: int | None, yes: bool, end: bool) -> None:
     """Learn the main commands in five minutes; no key needed.
 
@@ -54,7 +57,7 @@ def tutorial(is_list: bool, step: int | None, yes: bool, end: bool) -> None:
     if not (end or yes or _is_interactive()):
         _print_steps()
         return
-    with scratch.lock():
+    with _exit_on_signals(), scratch.lock():
         if end:
             scratch.write_done(0)
             echo("the tutorial starts anew next time")
@@ -62,6 +65,21 @@ def tutorial(is_list: bool, step: int | None, yes: bool, end: bool) -> None:
             _play_all(scratch, (step or 1) - 1)
         else:
             _guide(scratch, scratch.read_done() if step is None else step - 1)
+
+
+@contextmanager
+def _exit_on_signals() -> Generator[None]:
+    """Clean up also when the terminal is closed, or the process is to end."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {one: signal.signal(one, leave) for one in (signal.SIGHUP, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def _is_interactive() -> bool:
