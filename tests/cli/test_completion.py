@@ -179,6 +179,7 @@ def test_completing_imports_neither_screens_nor_models(environ: dict[str, str], 
     modules = done.stdout.rpartition("\n")[2].split("|")
     assert "click" in modules
     assert [one for one in modules if one.startswith(NEVER)] == []
+    assert line != "quarterdeck " or "asyncio" not in modules
 
 
 def test_other_shells_get_descriptions_and_whole_words(run):

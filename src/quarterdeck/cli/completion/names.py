@@ -4,7 +4,6 @@ They come from the host if one runs, else from its log, which is only read. Noth
 Raises whatever goes wrong: completion is silent about it.
 """
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -42,6 +41,8 @@ def read_names(kind: NameKind) -> list[NamePair]:
     from quarterdeck.fleet.host.lock import holder, lock_file
 
     if holder(lock_file(places))[0]:
+        import asyncio  # late, as all that costs more than a key press may
+
         try:
             return asyncio.run(_ask_host(places, kind))
         except Exception:
@@ -51,6 +52,8 @@ def read_names(kind: NameKind) -> list[NamePair]:
 
 
 async def _ask_host(places: Places, kind: NameKind) -> list[NamePair]:
+    import asyncio
+
     from quarterdeck.fleet.client import HostClient
 
     async with (
