@@ -49,7 +49,7 @@ def path(as_json: bool) -> None:
         _echo_json({name.replace(" ", "_"): str(place) for name, place in setting_rows.items()})
         return
     for name, place in setting_rows.items():
-        echo(f"{name:<13} {place}{{'' if place.exists() else '  (missing)'}}")
+        echo(f"{name:<13} {place}{'' if place.exists() else '  (missing)'}")
 
 
 @config.command()

@@ -24,6 +24,13 @@ COMMANDS = {
         "quarterdeck.cli.headless.command:run", "Run our own agent, or another, on PROMPT."
     ),
     "demo": LazyCommand("quarterdeck.cli.demo:demo", "Watch two agents work; no key needed."),
+    "init": LazyCommand(
+        "quarterdeck.cli.init:init",
+        "Get started in this project: agent, trust, mode, first prompt.",
+    ),
+    "tutorial": LazyCommand(
+        "quarterdeck.cli.tutorial.command:tutorial", "Learn the main commands in five minutes."
+    ),
     "agents": LazyCommand("quarterdeck.cli.agents:agents", "List the known agents."),
     "login": LazyCommand("quarterdeck.cli.login:login", "Log in to the agent NAME."),
     "doctor": LazyCommand(
@@ -102,7 +109,8 @@ COMMANDS = {
         "List the sessions that other agents store on disk.",
     ),
     "worktrees": LazyCommand(
-        "quarterdeck.cli.fleet.worktrees:worktrees", "List and manage the worktrees of agents."
+        "quarterdeck.cli.fleet.worktrees:worktrees",
+        "List the git worktrees of agents, or manage them.",
     ),
     "terminal": LazyCommand(
         "quarterdeck.cli.fleet.terminal:terminal",
@@ -110,6 +118,9 @@ COMMANDS = {
     ),
     "host": LazyCommand(
         "quarterdeck.cli.fleet.host:host", "Manage the process that owns the agents."
+    ),
+    "completion": LazyCommand(
+        "quarterdeck.cli.completion.command:completion", "Print the completion script for SHELL."
     ),
     "mcp": LazyCommand("quarterdeck.cli.mcp:mcp", "Give an agent the fleet's tools.", hidden=True),
     "testing": LazyCommand(
@@ -188,7 +199,9 @@ def _run(arguments: list[str], name: str, debug: bool) -> int:
     variable = f"_{name.upper()}_COMPLETE"
     try:
         if instruction := os.environ.get(variable):
-            return _complete(name, variable, instruction)
+            from .completion.command import answer_shell
+
+            return answer_shell(root, name, instruction)
         with root.make_context(name, arguments) as context:
             root.invoke(context)
     except click.exceptions.Exit as leave:
@@ -203,12 +216,6 @@ def _run(arguments: list[str], name: str, debug: bool) -> int:
             return leave_output(lost)
         return _unexpected(error, arguments, debug)
     return 0
-
-
-def _complete(name: str, variable: str, instruction: str) -> int:
-    from click.shell_completion import shell_complete
-
-    return shell_complete(root, {}, name, variable, instruction)
 
 
 def _finish(code: int) -> int:

@@ -29,8 +29,9 @@ _TITLE = re.compile(
     r"title generator|generate [\w ,-]{0,40}title|conversation topic|new topic", re.IGNORECASE
 )
 _CWD = tuple(
-    re.compile(pattern, re.IGNORECASE)
+    re.compile(pattern, re.IGNORECASE | re.MULTILINE)
     for pattern in (
+        r"^- Working directory: (/.+)$",  # our own agent's line; the path may hold any sign
         r"primary working directory: *(/[^\s`<\"']+)",
         r"<cwd>\s*(/[^<\s]+)\s*</cwd>",
         r"working director(?:y|ies)(?: is)?:?[\s`*-]*(/[^\s`<\"',]+)",
