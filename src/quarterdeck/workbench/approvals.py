@@ -3,29 +3,32 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from textual.app import App
-
     from quarterdeck.fleet.api import InboxItem
 
+    from .app import Workbench
     from .context import WorkbenchContext
     from .fleet_actions import FleetActions
-    from .screens.permission import PermissionScreen
-    from .screens.question import QuestionScreen
+    from .screens.permission import PermissionCard, PermissionScreen, RequestSetting
+    from .screens.permission_lines import RequestQueue
+    from .screens.question import QuestionForm, QuestionScreen
 
-__all__ = ["RequestPresenter"]
+__all__ = ["RequestPresenter", "describe_queue", "describe_setting", "draft_key"]
 
 
 class RequestPresenter:
-    """Shows one request at a time over everything else.
+    """Brings one request at a time under the person's fingers.
+
+    A request of the agent whose chat has the focus stands in that chat, above the input; one of
+    another agent, and one for which the chat has no room, comes in a dialog.
 
     Args:
-        app: shows screens.
+        app: has the chats, and shows screens.
         context: the requests and the agent in view.
         actions: sends the answers.
     """
 
     def __init__(
-        self, app: "App[None]", context: "WorkbenchContext", actions: "FleetActions"
+        self, app: "Workbench", context: "WorkbenchContext", actions: "FleetActions"
     ) -> None:
         self._app = app
         self._app_context = context
@@ -33,85 +36,143 @@ class RequestPresenter:
         self._opened: PermissionScreen | QuestionScreen | None = None
 
     @property
-    def current(self) -> "PermissionScreen | QuestionScreen | None":
-        """The request on the screen."""
+    def dialog(self) -> "PermissionScreen | QuestionScreen | None":
+        """The dialog with a request, while it is on top."""
         return self._opened if self._app.screen is self._opened else None
+
+    @property
+    def current(self) -> "PermissionCard | QuestionForm | None":
+        """What the keys are for, if that is a request."""
+        if (dialog := self.dialog) is not None:
+            return dialog.query_one("PermissionCard, QuestionForm")  # pyright: ignore[reportReturnType]
+        slot = self._app.main.panel.requests
+        is_there = len(self._app.screen_stack) == 1 and slot.has_focus_within
+        return slot.card if is_there else None
 
     def open_next(self) -> bool:
         """Show what to answer next; False if nothing waits."""
         item = self._app_context.inbox.next(self._app_context.focused)
         if item is None or self.current is not None:
             return item is not None
-        self._open(item)
+        self._present(item)
         return True
 
     def open(self, request: str) -> None:
         """Show a request by its id."""
         for item in self._app_context.inbox.items:
-            if item.request == request and self.current is None:
-                self._open(item)
+            if item.request == request and self.dialog is None:
+                self._present(item)
 
     def offer(self, is_typing: bool) -> None:
-        """Show a new request of the agent in view, unless the person is busy with something."""
-        if is_typing or len(self._app.screen_stack) > 1:
+        """Bring up a request of the agent in view, unless the person is busy with something."""
+        if is_typing or len(self._app.screen_stack) > 1 or self.current is not None:
             return
         item = self._app_context.inbox.offered(self._app_context.focused)
         if item is not None:
-            self._open(item)
+            self._present(item)
 
     def check(self) -> None:
         """Take a request off the screen that is answered already."""
-        screen = self.current
-        if screen is not None and self._app_context.inbox.find(screen.item.request) is None:
-            self._app_context.drafts.put(_key(screen.item), "")
+        dialog = self.dialog
+        if dialog is not None and self._app_context.inbox.find(dialog.item.request) is None:
+            self._app_context.drafts.put(draft_key(dialog.item), "")
             self._app.pop_screen()
 
     def keep(self, item: "InboxItem", text: str) -> bool:
         """Note what is filled in; True if it is other than before."""
-        return self._app_context.drafts.put(_key(item), text)
+        return self._app_context.drafts.put(draft_key(item), text)
 
     def put_off(self, item: "InboxItem") -> None:
         """Leave a request open."""
         self._app_context.inbox.put_off(item.request)
-        if self.current is not None:
+        if self.dialog is not None:
             self._app.pop_screen()
 
-    async def answer(self, event: "PermissionScreen.Answered") -> None:
-        """Send a person's decision."""
-        if await self._actions.answer(event.item, event.choice, event.feedback):
-            self._settle(event.item)
+    async def answer(self, event: "PermissionCard.Answered") -> None:
+        """Send a person's decision, and the same for those that are alike if they want that."""
+        alike: tuple[InboxItem, ...] = ()
+        if event.with_alike:
+            from .screens.permission_model import find_alike, merge_options
 
-    async def reply(self, event: "QuestionScreen.Replied") -> None:
+            alike = find_alike(self._app_context.inbox.items, event.item)
+            for one in alike:
+                assert one.permission is not None
+                once = merge_options(one.permission.options).once
+                if once is not None and await self._actions.answer(one, once, None):
+                    self._app_context.inbox.drop(one.request)
+        is_done = await self._actions.answer(event.item, event.choice, event.feedback)
+        self._settle(event.item, is_done=is_done)
+
+    async def add_rule(self, event: "PermissionCard.RuleWritten") -> None:
+        """Record a rule that a person wrote, and allow the call that they wrote it for."""
+        agent = self._app_context.roster.find(event.item.session)
+        is_done = await self._actions.add_rule(event.rule, event.scope, agent)
+        if is_done:
+            is_done = await self._actions.answer(event.item, event.choice, None)
+        self._settle(event.item, is_done=is_done)
+
+    async def reply(self, event: "QuestionForm.Replied") -> None:
         """Send a person's answer to a question."""
-        if await self._actions.reply(event.item, event.content):
-            self._settle(event.item)
+        self._settle(event.item, is_done=await self._actions.reply(event.item, event.content))
 
-    def _settle(self, item: "InboxItem") -> None:
-        """A request was answered here; the agent's next one comes."""
+    def _settle(self, item: "InboxItem", *, is_done: bool) -> None:
+        """A request was answered here, and the next comes; or it was not, and stays."""
+        current = self.current
+        if not is_done:
+            if current is not None and current.item.request == item.request:
+                current.reopen()
+            return
+        self._app_context.drafts.put(draft_key(item), "")
         self._app_context.inbox.drop(item.request)
-        self._app_context.drafts.put(_key(item), "")
         self.check()
-        following = self._app_context.inbox.offered(item.session)
+        following = self._app_context.inbox.following(item.session)
         if following is not None and len(self._app.screen_stack) == 1:
-            self._open(following)
+            self._present(following)
 
-    def _open(self, item: "InboxItem") -> None:
+    def _present(self, item: "InboxItem") -> None:
+        """Bring up a request where it belongs, and give it the keys."""
+        self._app_context.inbox.take_up(item.request)
+        panel = self._app.main.panel
+        if panel.session == item.session and panel.display and panel.show_request(item):
+            assert panel.requests.card is not None
+            panel.requests.card.take_focus()
+            return
         self._opened = self._screen_of(item)
         self._app.push_screen(self._opened)
 
     def _screen_of(self, item: "InboxItem") -> "PermissionScreen | QuestionScreen":
+        queue = describe_queue(self._app_context, item)
         if item.permission is None:
             from .screens.question import QuestionScreen
 
-            return QuestionScreen(item, self._app_context.drafts.get(_key(item)))
+            return QuestionScreen(item, self._app_context.drafts.get(draft_key(item)), queue)
         from .screens.permission import PermissionScreen
 
-        agent = self._app_context.roster.find(item.session)
-        count = len(self._app_context.inbox.items)
-        place = f" · 1 of {count}" if count > 1 else ""
-        return PermissionScreen(item, agent.cwd if agent else None, place)
+        return PermissionScreen(item, describe_setting(self._app_context, item), queue)
 
 
-def _key(item: "InboxItem") -> str:
+def describe_setting(
+    context: "WorkbenchContext", item: "InboxItem", *, is_own: bool = False
+) -> "RequestSetting":
+    """What surrounds a request."""
+    from .screens.permission import RequestSetting
+
+    agent = context.roster.find(item.session)
+    home = context.discovery.environment.get("HOME", "")
+    return RequestSetting(cwd=agent.cwd if agent else None, home=home, is_own=is_own)
+
+
+def describe_queue(context: "WorkbenchContext", item: "InboxItem") -> "RequestQueue":
+    """Where a request stands among those that wait."""
+    from .screens.permission_lines import RequestQueue
+    from .screens.permission_model import find_alike
+
+    items = context.inbox.items
+    place = next((at for at, one in enumerate(items, 1) if one.request == item.request), 1)
+    alike = tuple(one.name for one in find_alike(items, item))
+    return RequestQueue(place=place, count=max(1, len(items)), alike=alike)
+
+
+def draft_key(item: "InboxItem") -> str:
     """Where what is filled in for a question is kept."""
     return f"question-{item.request}"
