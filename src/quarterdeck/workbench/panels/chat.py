@@ -1,7 +1,7 @@
 """A chat with an agent: its transcript, what waits to be sent, and the input."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from textual import on
 from textual.app import ComposeResult
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ..screens.permission import PermissionCard
     from ..screens.question import QuestionForm
 
+    RequestCard: TypeAlias = PermissionCard | QuestionForm
+
 __all__ = ["ChatPanel", "RequestSlot"]
 
 _CARD_ROOM = 12
@@ -42,11 +44,11 @@ class RequestSlot(Vertical):
 
     def __init__(
         self,
-        show: "Callable[[InboxItem, PermissionCard | QuestionForm | None], PermissionCard | QuestionForm]",
+        show: "Callable[[InboxItem, RequestCard | None], RequestCard]",
     ) -> None:
         super().__init__(classes="request-slot")
         self._make = show
-        self.card: PermissionCard | QuestionForm | None = None
+        self.card: RequestCard | None = None
         """What shows the request; None: there is none."""
 
     @property
@@ -144,9 +146,7 @@ class ChatPanel(TranscriptPanel):
             self.enter()
         return has_room
 
-    def _make_card(
-        self, item: "InboxItem", card: "PermissionCard | QuestionForm | None"
-    ) -> "PermissionCard | QuestionForm":
+    def _make_card(self, item: "InboxItem", card: "RequestCard | None") -> "RequestCard":
         """What shows a request: the card that is there already, if it can."""
         from ..approvals import describe_queue, describe_setting, draft_key
         from ..screens.permission import PermissionCard

@@ -79,6 +79,8 @@ class _Choices(LinesView, can_focus=False):
         lines = choice_lines(card.choices, width, is_tight=self.is_tight)
         if card.is_more:
             lines += more_lines(card.choices, width, is_tight=self.is_tight)
+        if not card.has_focus and not card.is_writing:  # its keys do nothing now
+            lines = [tuple((words, "faint") for words, _ in line) for line in lines]
         return lines
 
 
@@ -185,6 +187,11 @@ class PermissionCard(Vertical, can_focus=True):
             self._read()
         self._tell()
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether a person writes why not, or a rule."""
+        return self._writes is not None
+
     def reopen(self) -> None:
         """An answer was not taken: the request is still open."""
         self._is_sent = False
@@ -236,6 +243,8 @@ class PermissionCard(Vertical, can_focus=True):
             choices.update()
         details.update()
         most = max(1, room - choices.virtual_size.height)
+        # A line between what is asked and the choices, where nothing is lost by it.
+        choices.set_class(details.virtual_size.height < most, "-apart")
         details.styles.height = max(1, min(details.virtual_size.height, most))
         choices.styles.height = choices.virtual_size.height
         self._is_cut = details.virtual_size.height > most
@@ -249,6 +258,8 @@ class PermissionCard(Vertical, can_focus=True):
         words = [f"{name}{sanitize_line(self.summary.heading, 60)}", self._queue.words]
         if self._is_cut:
             words.append(f"{self.query_one(_Details).virtual_size.height} lines, ↑ ↓")
+        for choices in self.query(_Choices):
+            choices.update()
         self.border_title = Content(" · ".join(filter(None, words)))
         self.border_subtitle = Content(self._hint())
 

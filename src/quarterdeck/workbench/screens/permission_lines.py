@@ -45,11 +45,11 @@ def request_lines(summary: PermissionSummary, width: int, home: str = "") -> lis
     lines: list[Line] = []
     if summary.command is not None:
         lines += _fit(_command(summary.command, summary.risks), width)
-        lines, where = _beside(lines, where, width)
     for change in summary.changes:
         lines += _fit(_change(change), width)
     if summary.patch:
         lines += _fit(_patch(summary.patch), width)
+    lines, where = _beside(lines, where, width)
     lines += _fit(_rest(summary, where), width)
     return lines
 
@@ -167,8 +167,9 @@ def choice_lines(choices: CardChoices, width: int, *, is_tight: bool = False) ->
     """The four choices, side by side as far as there is room; a rule is never cut unless tight."""
     lines: list[Line] = []
     row: list[Span] = []
+    whole = sum(width_of(_choice(one)) + len(_GAP) for one in choices.shown) - len(_GAP)
     for choice in choices.shown:
-        spans = _choice(choice)
+        spans = _choice(choice, is_short=whole > width)
         gap = len(_GAP) if row else 0
         if row and width_of(tuple(row)) + gap + width_of(spans) > width:
             lines.append(tuple(row))
@@ -185,8 +186,8 @@ def choice_lines(choices: CardChoices, width: int, *, is_tight: bool = False) ->
     return [*lines, tuple(row)] if row else lines
 
 
-def _choice(choice: CardChoice) -> Line:
-    words = sanitize_line(choice.words, 400)
+def _choice(choice: CardChoice, *, is_short: bool = False) -> Line:
+    words = sanitize_line((is_short and choice.short) or choice.words, 400)
     return ((f"{choice.key} ", "key"), (words, "bad" if choice.words == _DENY else "text"))
 
 

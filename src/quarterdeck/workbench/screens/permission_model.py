@@ -264,6 +264,8 @@ class CardChoice:
     option: str
     """The id of the option that it selects."""
     words: str
+    short: str = ""
+    """The words where room is scarce; empty: the same."""
     rule: str = ""
     """The rule that it records, as people write it; empty: none."""
     is_agents: bool = False
@@ -300,7 +302,8 @@ class CardChoices:
         return any(one.option == option for one in self.shown)
 
 
-_SCOPES = {"session": ("s", "for this session"), "project": ("p", "in this project")}
+_KEYS = {"session": "s", "project": "p"}
+_WHERE = {"session": "for this session", "project": "in this project", "user": "everywhere"}
 
 
 def merge_options(options: Sequence[PermissionOption]) -> CardChoices:
@@ -310,13 +313,19 @@ def merge_options(options: Sequence[PermissionOption]) -> CardChoices:
     deny = option_of_kind(_ours_first(options), "reject_once")
     if once is not None:
         shown.append(CardChoice(key="y", option=once, words="allow once"))
-    for scope, (key, where) in _SCOPES.items():
+    for scope, key in _KEYS.items():
         # The widest that is offered for a scope: it is the one that ends the questions.
         found = [one for one in options if _meaning(one) == ("allow", scope)]
         if found:
-            rule = _rule_of(found[-1])
-            words = f"allow {_short(rule)} {where}"
-            shown.append(CardChoice(key=key, option=found[-1].option_id, words=words, rule=rule))
+            shown.append(
+                CardChoice(
+                    key=key,
+                    option=found[-1].option_id,
+                    words=_words_of(found[-1]),
+                    short=f"{_short(_rule_of(found[-1]))} this {scope}",
+                    rule=_rule_of(found[-1]),
+                )
+            )
     if deny is not None:
         shown.append(CardChoice(key="n", option=deny, words="deny"))
     taken = {one.option for one in shown} | set(_doubles(options))
@@ -324,7 +333,7 @@ def merge_options(options: Sequence[PermissionOption]) -> CardChoices:
         CardChoice(
             key=str(number) if number < 10 else "",
             option=one.option_id,
-            words=one.name if _meaning(one) else f"{one.name} ({one.kind.replace('_', ' ')})",
+            words=_words_of(one),
             rule=_rule_of(one),
             is_agents=_meaning(one) is None,
         )
@@ -354,6 +363,19 @@ def _meaning(option: PermissionOption) -> tuple[str, str] | None:
         return None
     meaning = cast("Mapping[str, Any]", found)
     return str(meaning.get("effect")), str(meaning.get("scope"))
+
+
+def _words_of(option: PermissionOption) -> str:
+    """An option in words: ours by what it means, the agent's by its own name and its kind."""
+    match _meaning(option):
+        case ("allow", scope) if scope in _WHERE:
+            return f"allow {_short(_rule_of(option))} {_WHERE[scope]}"
+        case ("deny", scope) if scope in _WHERE:
+            return f"never allow {_short(_rule_of(option))} {_WHERE[scope]}"
+        case None:
+            return f"{option.name} ({option.kind.replace('_', ' ')})"
+        case _:
+            return option.name
 
 
 def _rule_of(option: PermissionOption) -> str:

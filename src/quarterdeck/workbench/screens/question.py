@@ -153,21 +153,25 @@ def _list(kind: dict[str, Any], key: str) -> list[Any]:
 
 
 class FormCheckbox(Checkbox):
-    """On is a cross, off is nothing."""
+    """On is a cross, off is nothing; told without colour."""
 
     def render(self) -> Content:
         """Draw the box as it is now."""
-        self.BUTTON_INNER = "x" if self.value else " "
-        return super().render()
+        return _mark(self, "[x]" if self.value else "[ ]")
 
 
 class FormRadioButton(RadioButton):
-    """On is a dot, off is nothing."""
+    """On is a dot, off is nothing; told without colour."""
 
     def render(self) -> Content:
         """Draw the button as it is now."""
-        self.BUTTON_INNER = "●" if self.value else " "
-        return super().render()
+        return _mark(self, "(●)" if self.value else "( )")
+
+
+def _mark(button: Checkbox | RadioButton, sign: str) -> Content:
+    sign_style = "$text-success" if button.value else "$text-muted"
+    label = button.label.stylize_before(button.get_visual_style("toggle--label"))
+    return Content.assemble((sign, sign_style), " ", label)
 
 
 class QuestionForm(Vertical):
