@@ -101,7 +101,8 @@ def summarize_request(asked: PermissionAsked, cwd: str | None, home: str = "") -
     shown = [command or "", patch, *(change.path for change in changes), given or ""]
     leaves = [one for one in _leaves(asked.raw_input) if not _is_shown(one, shown, changes, patch)]
     told = {*shown, *(str(value) for _, _, value in leaves)}
-    notes = [asked.title] if _says_more(asked.title, [*told, asked.name or ""]) else []
+    names = [name for change in changes for name in _short_names(change.path, cwd)]
+    notes = [asked.title] if _says_more(asked.title, [*told, *names, asked.name or ""]) else []
     notes += [text for text in dict.fromkeys(texts) if text not in told and text not in notes]
     notes += [f"terminal {c.terminal_id}" for c in asked.content if isinstance(c, TerminalItem)]
     return PermissionSummary(
@@ -191,6 +192,12 @@ def _is_shown(leaf: _Leaf, shown: Sequence[str], changes: Sequence[Diff], patch:
     if key not in _TEXT_KEYS:
         return False
     return any(value in (change.old_text or "") or value in change.new_text for change in changes)
+
+
+def _short_names(path: str, cwd: str | None) -> Iterator[str]:
+    yield path.rpartition("/")[2]
+    if cwd and path.startswith(f"{cwd}/"):
+        yield path[len(cwd) + 1 :]
 
 
 def _says_more(title: str, shown: Iterable[str]) -> bool:
