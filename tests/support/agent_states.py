@@ -368,7 +368,7 @@ def codex_asked(number: int = 1) -> PermissionAsked:
 @state(at_work)  # pyright: ignore[reportArgumentType]
 async def permission_with_every_choice(stage: Stage) -> None:
     await _asked(stage, codex_asked())
-    await stage.until("allow pytest:* in this project", "3 more")
+    await stage.until("pytest:* this project", "3 more")
     await _ready(stage)
     await stage.press("m")
     await stage.until("don't ask again")
@@ -394,7 +394,7 @@ async def permission_for_another_agent(stage: Stage) -> None:
 async def permission_while_typing(stage: Stage) -> None:
     await stage.press(*"half a thought")
     await _asked(stage, codex_asked())
-    await stage.until("allow pytest:* in this project", "ctrl+g answer")
+    await stage.until("pytest:* this project", "ctrl+g answer")
 
 
 @state(at_work)  # pyright: ignore[reportArgumentType]

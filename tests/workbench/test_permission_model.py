@@ -20,6 +20,7 @@ from quarterdeck.workbench.screens.permission_lines import (
     hint_words,
     more_lines,
     request_lines,
+    risk_lines,
 )
 from quarterdeck.workbench.screens.permission_model import (
     find_alike,
@@ -50,7 +51,8 @@ def request(raw: Any = None, *content: ToolCallContent, **fields: Any) -> Permis
 
 
 def shown(asked: PermissionAsked, width: int = 100) -> str:
-    lines = request_lines(summarize_request(asked, CWD), width)
+    summary = summarize_request(asked, CWD)
+    lines = [*request_lines(summary, width), *risk_lines(summary, width)]
     assert all(width_of(line) <= width for line in lines)
     return "\n".join(text_of(line) for line in lines)
 

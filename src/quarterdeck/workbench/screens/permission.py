@@ -23,7 +23,14 @@ from ..rendering.lines import Line
 from ..sanitize import sanitize_line
 from ..widgets.lines_view import LinesView
 from .key_guard import KeyGuard
-from .permission_lines import RequestQueue, choice_lines, hint_words, more_lines, request_lines
+from .permission_lines import (
+    RequestQueue,
+    choice_lines,
+    hint_words,
+    more_lines,
+    request_lines,
+    risk_lines,
+)
 from .permission_model import PermissionSummary, merge_options, summarize_request
 
 if TYPE_CHECKING:
@@ -72,9 +79,16 @@ class _Choices(LinesView, can_focus=False):
     def __init__(self, card: "PermissionCard") -> None:
         super().__init__(id="choices")
         self._card = card
-        self.is_tight = False
+        self.is_tight = self.is_apart = False
 
     def lines(self, width: int) -> list[Line]:
+        card = self._card
+        risks = risk_lines(card.summary, width)
+        if self.is_apart:
+            risks.append(())
+        return [*risks, *self._choices(width)]
+
+    def _choices(self, width: int) -> list[Line]:
         card = self._card
         lines = choice_lines(card.choices, width, is_tight=self.is_tight)
         if card.is_more:
@@ -236,15 +250,16 @@ class PermissionCard(Vertical, can_focus=True):
             return
         details, choices = self.query_one(_Details), self.query_one(_Choices)
         room = self._room() - 2 - (1 if self._writes else 0)
-        choices.is_tight = False
+        choices.is_tight = choices.is_apart = False
         choices.update()
         if room - choices.virtual_size.height < _LEAST:
             choices.is_tight = True
             choices.update()
         details.update()
         most = max(1, room - choices.virtual_size.height)
-        # A line between what is asked and the choices, where nothing is lost by it.
-        choices.set_class(details.virtual_size.height < most, "-apart")
+        if details.virtual_size.height < most:  # nothing is lost by a line between the two
+            choices.is_apart = True
+            choices.update()
         details.styles.height = max(1, min(details.virtual_size.height, most))
         choices.styles.height = choices.virtual_size.height
         self._is_cut = details.virtual_size.height > most

@@ -14,11 +14,20 @@ from ..rendering.lines import Line, Span, clip, indented, plain, width_of, wrap
 from ..sanitize import sanitize_line, sanitize_text
 from .permission_model import CardChoice, CardChoices, PermissionRisk, PermissionSummary
 
-__all__ = ["RequestQueue", "choice_lines", "hint_words", "more_lines", "request_lines"]
+__all__ = [
+    "RequestQueue",
+    "choice_lines",
+    "hint_words",
+    "more_lines",
+    "request_lines",
+    "risk_lines",
+]
 
 _AROUND = 2
 _GAP = "   "
 _DENY = "deny"
+_MOST_RISKS = 3
+"""Lines; they stay in view however long a request is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,11 +165,25 @@ def _rest(summary: PermissionSummary, where: str) -> Iterator[Line]:
         yield plain(f"at {sanitize_text(place)}", "faint")
     if where:
         yield plain(f"in {where}", "faint")
-    for risk in summary.risks:
-        words = sanitize_line(risk.words, 200)
-        yield (("⚠ ", "asking"), (risk.reason, "warning"), (f": {words}", "faint"))
     if summary.reason:
         yield plain(f"asked because {sanitize_line(summary.reason)}", "faint")
+
+
+def risk_lines(summary: PermissionSummary, width: int) -> list[Line]:
+    """Why to look twice: a line for each of the first risks, and how many more there are."""
+    risks, left = summary.risks[:_MOST_RISKS], len(summary.risks) - _MOST_RISKS
+    lines = [
+        clip(
+            (
+                ("⚠ ", "asking"),
+                (risk.reason, "warning"),
+                (f": {sanitize_line(risk.words, 200)}", "faint"),
+            ),
+            width,
+        )
+        for risk in risks
+    ]
+    return [*lines, plain(f"⚠ and {left} more", "warning")] if left > 0 else lines
 
 
 def choice_lines(choices: CardChoices, width: int, *, is_tight: bool = False) -> list[Line]:

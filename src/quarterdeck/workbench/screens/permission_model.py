@@ -427,7 +427,6 @@ _NETWORK_VERBS = {
     "brew": ("install", "update", "upgrade"),
     "gem": ("install", "push"),
 }
-_MOST_RISKS = 6
 
 
 def find_risks(
@@ -451,7 +450,7 @@ def find_risks(
     found = dict.fromkeys(
         risk for part in parts_of(call) for risk in _part_risks(part, (where,), asked)
     )
-    return tuple(found)[:_MOST_RISKS]
+    return tuple(found)
 
 
 def _part_risks(
