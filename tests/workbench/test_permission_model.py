@@ -187,6 +187,8 @@ def test_an_option_of_a_strange_kind_is_no_allow():
     strange = PermissionOption(option_id="x", name="Allow", kind="allow_maybe")
     choices = merge_options((strange,))
     assert choices.shown == () and choices.more[0].words == "Allow (allow maybe)"
+    odd = replace(strange, meta={"quarterdeck": {"effect": "allow", "patterns": "x"}})
+    assert merge_options((odd,)).shown == ()
 
 
 def test_a_second_allow_of_the_agent_is_among_the_others():

@@ -248,7 +248,7 @@ async def test_own_words_choose_themselves_in_a_question(tmp_path: Path):
             request=asked.request, session=ann, name="ann", since=0, seq=record.seq, question=asked
         )
         await until(pilot, lambda: isinstance(app.requests.current, QuestionForm))
-        await pilot.press("tab", *"green", "tab", "enter")
+        await pilot.press("tab", *"green", "enter", "enter")
         await until(pilot, lambda: "(●) other" in screen_text(app))
         assert "[x] api" in screen_text(app) and "[ ] other" in screen_text(app)
         await when_keys_count(pilot)

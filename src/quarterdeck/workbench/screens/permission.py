@@ -162,7 +162,7 @@ class PermissionCard(Vertical, can_focus=True):
     ) -> None:
         super().__init__()
         assert item.permission is not None
-        self.item = item
+        self.item: InboxItem = item
         self.setting = setting
         self.summary = _NOT_YET
         self.choices = merge_options(item.permission.options)
@@ -192,7 +192,8 @@ class PermissionCard(Vertical, can_focus=True):
         self._queue = queue
         if item.request != self.item.request:
             assert item.permission is not None
-            self.item, self.setting = item, setting
+            self.item = item
+            self.setting = setting
             self.choices = merge_options(item.permission.options)
             self.summary = _NOT_YET
             self.is_more = self._is_sent = False

@@ -387,8 +387,9 @@ def _words_of(option: PermissionOption) -> str:
 
 def _rule_of(option: PermissionOption) -> str:
     found: Any = (option.meta or {}).get("quarterdeck")
-    meaning = cast("Mapping[str, Any]", found) if isinstance(found, dict) else {}
-    patterns = meaning.get("patterns")
+    if not isinstance(found, dict):
+        return ""
+    patterns = cast("Mapping[str, Any]", found).get("patterns")
     return ", ".join(map(str, cast("list[Any]", patterns))) if isinstance(patterns, list) else ""
 
 

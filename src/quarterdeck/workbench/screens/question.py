@@ -317,7 +317,7 @@ class QuestionForm(Vertical):
         if inputs and inputs[-1] is event.input:
             self.action_send()
         else:
-            self.focus_next()
+            self.screen.focus_next()
 
     @on(Input.Changed, ".other")
     def _other_typed(self, event: Input.Changed) -> None:
