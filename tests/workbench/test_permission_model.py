@@ -87,11 +87,11 @@ def test_what_an_agent_says_besides_is_shown_as_well():
 
 def test_an_edit_is_its_difference_and_no_arguments():
     old, new = "one\ntwo\n", "one\nzwei\n"
-    raw = {"file_path": f"{CWD}/a.py", "old_string": "two", "new_string": "zwei"}
+    raw: dict[str, Any] = {"file_path": f"{CWD}/a.py", "old_string": "two", "new_string": "zwei"}
     diff = Diff(path=f"{CWD}/a.py", old_text=old, new_text=new)
     asked = request(raw, diff, kind="edit", name="edit", title="Edit a.py")
     lines = shown(asked).splitlines()
-    assert lines[0].startswith("/work/project/a.py  +1 −1")
+    assert lines[0].startswith("a.py  +1 −1") and lines[0].endswith("in /work/project")
     assert lines[1:] == ["1   one", "2 - two", "2 + zwei"]
     assert summarize_request(asked, CWD).heading == "edit a.py"
     whole = shown(replace(asked, raw_input={**raw, "replace_all": True}))

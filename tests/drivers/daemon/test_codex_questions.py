@@ -1,11 +1,13 @@
 """Questions of Codex: its choices stay choices, and another answer is taken where it takes one."""
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from quarterdeck.drivers.daemon.codex.requests import CodexRequestHandler
-from quarterdeck.drivers.link import LinkHost
 from quarterdeck.wire.events import QuestionAnswered, QuestionAsked
 from quarterdeck.wire.permissions import Decider
+
+if TYPE_CHECKING:
+    from quarterdeck.drivers.link import LinkHost
 
 
 class AnsweringHost:

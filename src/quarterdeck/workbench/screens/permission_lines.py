@@ -55,7 +55,7 @@ def request_lines(summary: PermissionSummary, width: int, home: str = "") -> lis
     if summary.command is not None:
         lines += _fit(_command(summary.command, summary.risks), width)
     for change in summary.changes:
-        lines += _fit(_change(change), width)
+        lines += _fit(_change(change, summary.directory or ""), width)
     if summary.patch:
         lines += _fit(_patch(summary.patch), width)
     lines, where = _beside(lines, where, width)
@@ -100,13 +100,17 @@ def _beside(lines: list[Line], where: str, width: int) -> tuple[list[Line], str]
     return [(*lines[0], (room, "text"), (words, "faint")), *lines[1:]], ""
 
 
-def _change(change: Diff) -> Iterator[Line]:
-    """A difference with the numbers of its lines, in the colours of its language."""
+def _change(change: Diff, directory: str) -> Iterator[Line]:
+    """A difference with the numbers of its lines, in the colours of its language.
+
+    The file is named from the directory on, which stands beside it.
+    """
     old, new = change.old_text, change.new_text
     added, removed = diff_counts(old, new)
     kind = "new file" if old is None else ""
     counts = f"  {kind}  +{added} −{removed}" if kind else f"  +{added} −{removed}"
-    yield (*plain(sanitize_text(change.path), "strong"), (counts, "faint"))
+    path = change.path.removeprefix(f"{directory}/") if directory else change.path
+    yield (*plain(sanitize_text(path), "strong"), (counts, "faint"))
     if len(old or "") + len(new) > LONGEST_DIFF:
         yield plain("this change is too large to show here", "faint")
         return

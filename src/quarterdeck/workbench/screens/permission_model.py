@@ -73,7 +73,7 @@ _TEXT_KEYS = frozenset(
     (
         *("old_string", "new_string", "old_str", "new_str", "old_text", "new_text", "oldText"),
         *("newText", "content", "file_text", "text", "diff", "patch", "unified_diff", "oldString"),
-        *("newString", "contents", "insert_text"),
+        *("newString", "contents", "insert_text", "old", "new"),
     )
 )
 """Arguments whose text is part of a change, so that its difference shows them."""
