@@ -32,6 +32,7 @@ from quarterdeck.workbench.screens.permission_lines import (
     choice_lines,
     more_lines,
     request_lines,
+    risk_lines,
 )
 from quarterdeck.workbench.screens.permission_model import merge_options, summarize_request
 from quarterdeck.workbench.screens.question import QuestionScreen
@@ -49,7 +50,7 @@ COUNT = 500
 def check(lines: list[Line], width: int) -> None:
     for line in lines:
         assert width_of(line) <= width
-        assert {role for _, role in line} <= set(ROLES)
+        assert {part for _, role in line for part in role.split("/")} <= set(ROLES)
         shown = text_of(line)
         assert sanitize_text(shown) == shown and "\n" not in shown
 
@@ -108,8 +109,9 @@ def test_nothing_in_a_table_or_a_request_acts_or_hides():
         for width in (40, 120):
             check([agent_line(AgentRow(agent=info, roster=roster, now=0), width)], width)
         permission = asked(hostile)
-        lines = request_lines(summarize_request(permission, hostile), 60)
-        check(lines, 60)
+        summary = summarize_request(permission, hostile)
+        check([*request_lines(summary, 60), *risk_lines(summary, 60)], 60)
+        lines = request_lines(summarize_request(permission, None), 60)  # nothing beside them
         choices = merge_options(permission.options)
         check([*choice_lines(choices, 60), *more_lines(choices, 60)], 60)
         whole = "".join("".join(text_of(line) for line in lines).split())

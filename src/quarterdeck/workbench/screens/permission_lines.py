@@ -94,10 +94,10 @@ def _marked(line: Line, pattern: "re.Pattern[str]") -> Line:
 def _beside(lines: list[Line], where: str, width: int) -> tuple[list[Line], str]:
     """Put the directory at the right of the first line; what is left of it if it has no room."""
     words = f"in {where}"
-    if not where or not lines or width_of(lines[0]) + len(_GAP) + len(words) > width:
+    room = width - width_of(lines[0]) - width_of(plain(words)) if lines else 0
+    if not where or room < len(_GAP):
         return lines, where
-    room = " " * (width - width_of(lines[0]) - width_of(plain(words)))
-    return [(*lines[0], (room, "text"), (words, "faint")), *lines[1:]], ""
+    return [(*lines[0], (" " * room, "text"), (words, "faint")), *lines[1:]], ""
 
 
 def _change(change: Diff, directory: str) -> Iterator[Line]:
