@@ -310,7 +310,15 @@ async def _asked(stage: Stage, asked: PermissionAsked | QuestionAsked) -> None:
     session = next(iter(stage.fleet.infos))
     await stage.until("pytest -q")
     await stage.fleet.ask(session, asked)
-    await stage.pilot.pause(0.05)
+    roster = stage.app.context.roster
+    told = ("needs permission", "wants to", "question")
+    await until(
+        stage.pilot,
+        lambda: (agent := roster.find(session)) and roster.doing(agent).startswith(told),
+    )
+    await until(stage.pilot, lambda: stage.app.context.inbox.items)
+    for table in stage.app.query(AgentTable):
+        table.update()  # whichever of the two came first
 
 
 @state(at_work)  # pyright: ignore[reportArgumentType]

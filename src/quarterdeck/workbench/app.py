@@ -15,7 +15,6 @@ from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.filter import Monochrome
 from textual.screen import Screen
-from textual.widgets import Input, TextArea
 
 from quarterdeck.wire.errors import QuarterdeckError
 
@@ -143,7 +142,7 @@ class Workbench(App[None]):
             self, context, self.fleet_actions, queue=self.queue, show_message=self.show_message
         )
         self.keyboard = KeyDispatcher(self, preferences, self.commands.run_named)
-        self.requests = RequestPresenter(self, context, self.fleet_actions)
+        self.requests = RequestPresenter(self, lambda: self.main, context, self.fleet_actions)
         self._draft_saver = DraftSaver(self, context.drafts, self.show_message)
         self.prompts = PromptSender(
             self,
@@ -317,10 +316,7 @@ class Workbench(App[None]):
 
     def _offer(self) -> None:
         """Show a request of the agent in view, unless the person is in the middle of something."""
-        focused = self.focused
-        is_elsewhere = isinstance(focused, Input | TextArea) and focused is not self.main.chat
-        is_typing = bool(self.main.chat.text) or self.is_typed_through or is_elsewhere
-        self.requests.offer(is_typing)
+        self.requests.offer(self.is_typed_through)
 
     # What widgets report
 
@@ -398,10 +394,6 @@ class Workbench(App[None]):
     def on_permission_card_answered(self, event: "PermissionCard.Answered") -> None:
         """Send the decision to the fleet."""
         self.work(self.requests.answer(event))
-
-    def on_permission_card_rule_written(self, event: "PermissionCard.RuleWritten") -> None:
-        """Record the rule, and allow the call."""
-        self.work(self.requests.add_rule(event))
 
     def on_question_form_filled(self, event: "QuestionForm.Filled") -> None:
         """Keep what is filled in."""

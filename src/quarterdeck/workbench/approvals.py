@@ -2,17 +2,24 @@
 
 from typing import TYPE_CHECKING
 
+from textual.widgets import Input, TextArea
+
+from .stores.inbox import draft_key
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.app import App
+
     from quarterdeck.fleet.api import InboxItem
 
-    from .app import Workbench
     from .context import WorkbenchContext
     from .fleet_actions import FleetActions
-    from .screens.permission import PermissionCard, PermissionScreen, RequestSetting
-    from .screens.permission_lines import RequestQueue
+    from .screens.main import MainScreen
+    from .screens.permission import PermissionCard, PermissionScreen
     from .screens.question import QuestionForm, QuestionScreen
 
-__all__ = ["RequestPresenter", "describe_queue", "describe_setting", "draft_key"]
+__all__ = ["RequestPresenter"]
 
 
 class RequestPresenter:
@@ -22,15 +29,21 @@ class RequestPresenter:
     another agent, and one for which the chat has no room, comes in a dialog.
 
     Args:
-        app: has the chats, and shows screens.
+        app: shows screens.
+        find_main: the screen with the chats.
         context: the requests and the agent in view.
         actions: sends the answers.
     """
 
     def __init__(
-        self, app: "Workbench", context: "WorkbenchContext", actions: "FleetActions"
+        self,
+        app: "App[None]",
+        find_main: "Callable[[], MainScreen]",
+        context: "WorkbenchContext",
+        actions: "FleetActions",
     ) -> None:
         self._app = app
+        self._find_main = find_main
         self._app_context = context
         self._actions = actions
         self._opened: PermissionScreen | QuestionScreen | None = None
@@ -45,7 +58,7 @@ class RequestPresenter:
         """What the keys are for, if that is a request."""
         if (dialog := self.dialog) is not None:
             return dialog.query_one("PermissionCard, QuestionForm")  # pyright: ignore[reportReturnType]
-        slot = self._app.main.panel.requests
+        slot = self._find_main().panel.requests
         is_there = len(self._app.screen_stack) == 1 and slot.has_focus_within
         return slot.card if is_there else None
 
@@ -63,13 +76,23 @@ class RequestPresenter:
             if item.request == request and self.dialog is None:
                 self._present(item)
 
-    def offer(self, is_typing: bool) -> None:
-        """Bring up a request of the agent in view, unless the person is busy with something."""
-        if is_typing or len(self._app.screen_stack) > 1 or self.current is not None:
+    def offer(self, is_typed_through: bool) -> None:
+        """Bring up a request of the agent in view, unless the person is busy with something.
+
+        ``is_typed_through``: keys go to a terminal.
+        """
+        is_busy = len(self._app.screen_stack) > 1 or self.current is not None
+        if is_busy or is_typed_through or self._is_typing:
             return
         item = self._app_context.inbox.offered(self._app_context.focused)
         if item is not None:
             self._present(item)
+
+    @property
+    def _is_typing(self) -> bool:
+        """Whether there is text in the input, or some other place to type in has the focus."""
+        chat, focused = self._find_main().chat, self._app.focused
+        return bool(chat.text) or (isinstance(focused, Input | TextArea) and focused is not chat)
 
     def check(self) -> None:
         """Take a request off the screen that is answered already."""
@@ -89,27 +112,26 @@ class RequestPresenter:
             self._app.pop_screen()
 
     async def answer(self, event: "PermissionCard.Answered") -> None:
-        """Send a person's decision, and the same for those that are alike if they want that."""
-        alike: tuple[InboxItem, ...] = ()
+        """Send a person's decision; what is alike is allowed with it, and a rule recorded first."""
         if event.with_alike:
-            from .screens.permission_model import find_alike, merge_options
-
-            alike = find_alike(self._app_context.inbox.items, event.item)
-            for one in alike:
-                assert one.permission is not None
-                once = merge_options(one.permission.options).once
-                if once is not None and await self._actions.answer(one, once, None):
-                    self._app_context.inbox.drop(one.request)
-        is_done = await self._actions.answer(event.item, event.choice, event.feedback)
-        self._settle(event.item, is_done=is_done)
-
-    async def add_rule(self, event: "PermissionCard.RuleWritten") -> None:
-        """Record a rule that a person wrote, and allow the call that they wrote it for."""
-        agent = self._app_context.roster.find(event.item.session)
-        is_done = await self._actions.add_rule(event.rule, event.scope, agent)
+            await self._allow_alike(event.item)
+        is_done = True
+        if event.rule:
+            agent = self._app_context.roster.find(event.item.session)
+            is_done = await self._actions.add_rule(event.rule, event.scope, agent)
         if is_done:
-            is_done = await self._actions.answer(event.item, event.choice, None)
+            is_done = await self._actions.answer(event.item, event.choice, event.feedback)
         self._settle(event.item, is_done=is_done)
+
+    async def _allow_alike(self, item: "InboxItem") -> None:
+        """Allow once what asks for the same."""
+        from .screens.permission_model import find_alike, merge_options
+
+        for one in find_alike(self._app_context.inbox.items, item):
+            assert one.permission is not None
+            once = merge_options(one.permission.options).once
+            if once is not None and await self._actions.answer(one, once, None):
+                self._app_context.inbox.drop(one.request)
 
     async def reply(self, event: "QuestionForm.Replied") -> None:
         """Send a person's answer to a question."""
@@ -132,7 +154,7 @@ class RequestPresenter:
     def _present(self, item: "InboxItem") -> None:
         """Bring up a request where it belongs, and give it the keys."""
         self._app_context.inbox.take_up(item.request)
-        panel = self._app.main.panel
+        panel = self._find_main().panel
         if panel.session == item.session and panel.display and panel.show_request(item):
             assert panel.requests.card is not None
             panel.requests.card.take_focus()
@@ -141,38 +163,11 @@ class RequestPresenter:
         self._app.push_screen(self._opened)
 
     def _screen_of(self, item: "InboxItem") -> "PermissionScreen | QuestionScreen":
+        from .screens.permission import PermissionScreen, describe_queue, describe_setting
+
         queue = describe_queue(self._app_context, item)
         if item.permission is None:
             from .screens.question import QuestionScreen
 
             return QuestionScreen(item, self._app_context.drafts.get(draft_key(item)), queue)
-        from .screens.permission import PermissionScreen
-
         return PermissionScreen(item, describe_setting(self._app_context, item), queue)
-
-
-def describe_setting(
-    context: "WorkbenchContext", item: "InboxItem", *, is_own: bool = False
-) -> "RequestSetting":
-    """What surrounds a request."""
-    from .screens.permission import RequestSetting
-
-    agent = context.roster.find(item.session)
-    home = context.discovery.environment.get("HOME", "")
-    return RequestSetting(cwd=agent.cwd if agent else None, home=home, is_own=is_own)
-
-
-def describe_queue(context: "WorkbenchContext", item: "InboxItem") -> "RequestQueue":
-    """Where a request stands among those that wait."""
-    from .screens.permission_lines import RequestQueue
-    from .screens.permission_model import find_alike
-
-    items = context.inbox.items
-    place = next((at for at, one in enumerate(items, 1) if one.request == item.request), 1)
-    alike = tuple(one.name for one in find_alike(items, item))
-    return RequestQueue(place=place, count=max(1, len(items)), alike=alike)
-
-
-def draft_key(item: "InboxItem") -> str:
-    """Where what is filled in for a question is kept."""
-    return f"question-{item.request}"

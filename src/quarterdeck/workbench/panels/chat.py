@@ -11,6 +11,7 @@ from textual.widgets import Label
 
 from ..completion import CompletionSource
 from ..drafts import NEW
+from ..stores.inbox import draft_key
 from ..widgets.bars import AgentBar, QueueBar, TroubleBar
 from ..widgets.chat_input import ChatInput
 from ..widgets.transcript import TranscriptView
@@ -148,8 +149,7 @@ class ChatPanel(TranscriptPanel):
 
     def _make_card(self, item: "InboxItem", card: "RequestCard | None") -> "RequestCard":
         """What shows a request: the card that is there already, if it can."""
-        from ..approvals import describe_queue, describe_setting, draft_key
-        from ..screens.permission import PermissionCard
+        from ..screens.permission import PermissionCard, describe_queue, describe_setting
         from ..screens.question import QuestionForm
 
         queue = describe_queue(self.context, item)

@@ -31,14 +31,24 @@ from .permission_lines import (
     request_lines,
     risk_lines,
 )
-from .permission_model import PermissionSummary, merge_options, summarize_request
+from .permission_model import PermissionSummary, find_alike, merge_options, summarize_request
 
 if TYPE_CHECKING:
     from textual import events
 
     from quarterdeck.fleet.api import InboxItem
 
-__all__ = ["KEYS", "PermissionCard", "PermissionScreen", "RequestSetting", "RuleScope"]
+    from ..context import WorkbenchContext
+
+__all__ = [
+    "KEYS",
+    "PermissionCard",
+    "PermissionScreen",
+    "RequestSetting",
+    "RuleScope",
+    "describe_queue",
+    "describe_setting",
+]
 
 RuleScope: TypeAlias = Literal["project", "user"]
 KEYS = {
@@ -64,6 +74,23 @@ class RequestSetting:
     home: str = ""
     is_own: bool = False
     """It stands in the agent's own conversation: who asks is clear."""
+
+
+def describe_setting(
+    context: "WorkbenchContext", item: "InboxItem", *, is_own: bool = False
+) -> RequestSetting:
+    """What surrounds a request."""
+    agent = context.roster.find(item.session)
+    home = context.discovery.environment.get("HOME", "")
+    return RequestSetting(cwd=agent.cwd if agent else None, home=home, is_own=is_own)
+
+
+def describe_queue(context: "WorkbenchContext", item: "InboxItem") -> RequestQueue:
+    """Where a request stands among those that wait."""
+    items = context.inbox.items
+    place = next((at for at, one in enumerate(items, 1) if one.request == item.request), 1)
+    alike = tuple(one.name for one in find_alike(items, item))
+    return RequestQueue(place=place, count=max(1, len(items)), alike=alike)
 
 
 class _Details(LinesView, can_focus=False):
@@ -137,15 +164,10 @@ class PermissionCard(Vertical, can_focus=True):
         feedback: str | None = None
         with_alike: bool = False
         """Those that ask for the same are allowed as well, each once."""
-
-    @dataclass
-    class RuleWritten(Message):
-        """A person wrote a rule that allows this call and others."""
-
-        item: "InboxItem"
-        choice: str
-        rule: str
-        scope: RuleScope
+        rule: str = ""
+        """A rule that the person wrote, to record before; empty: none."""
+        scope: RuleScope = "project"
+        """Where that rule holds."""
 
     @dataclass
     class PutOff(Message):
@@ -400,7 +422,9 @@ class PermissionCard(Vertical, can_focus=True):
             self._answer(self.choices.deny, text or None)
         elif self._writes == "rule" and text and self.choices.once is not None:
             self._is_sent = True
-            self.post_message(self.RuleWritten(self.item, self.choices.once, text, self._scope))
+            self.post_message(
+                self.Answered(self.item, self.choices.once, rule=text, scope=self._scope)
+            )
 
     def on_key(self, event: "events.Key") -> None:
         """A key that means nothing here still shows that somebody types."""

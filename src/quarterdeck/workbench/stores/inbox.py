@@ -7,7 +7,12 @@ if TYPE_CHECKING:
     from quarterdeck.fleet.api import InboxItem
     from quarterdeck.wire.ids import RequestId, SessionId
 
-__all__ = ["InboxStore"]
+__all__ = ["InboxStore", "draft_key"]
+
+
+def draft_key(item: "InboxItem") -> str:
+    """Where what is filled in for a question is kept."""
+    return f"question-{item.request}"
 
 
 class InboxStore:
