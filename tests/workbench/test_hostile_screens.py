@@ -144,7 +144,13 @@ def item(words: Words, **asked: Any) -> InboxItem:
 @place
 async def a_request(hall: Hall) -> None:
     asked = item(hall.words, permission=permission(hall.words))
-    await hall.show(PermissionScreen(asked, RequestSetting(cwd=hall.words()), RequestQueue()))
+    screen = PermissionScreen(asked, RequestSetting(cwd=hall.words()), RequestQueue())
+    hall.app.push_screen(screen)
+    await until(hall.pilot, lambda: screen.card.summary.heading)  # it is read in a thread
+    screen.card.action_more()
+    await hall.check()
+    hall.app.pop_screen()
+    await hall.pilot.pause()
 
 
 @place
