@@ -99,6 +99,7 @@ async def test_a_permission_is_asked_whole_and_answered_with_one_key(
     async with opened(fleet, tmp_path, size) as (app, pilot):
         await fleet.send("ann", (text("ask"),))
         await until(pilot, lambda: is_asked(app))
+        await until(pilot, lambda: "y allow once" in screen_text(app))
         shown = screen_text(app)
         for words in ("ls /", "run a command", "y allow once", "n deny", "m 1 more", "esc later"):
             assert words in shown
