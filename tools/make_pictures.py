@@ -32,8 +32,8 @@ from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.context import WorkbenchContext
 from quarterdeck.workbench.drafts import Drafts
 from quarterdeck.workbench.screens.key_guard import QUIET
-from quarterdeck.workbench.screens.permission import PermissionScreen
-from quarterdeck.workbench.screens.question import QuestionScreen
+from quarterdeck.workbench.screens.permission import PermissionCard
+from quarterdeck.workbench.screens.question import QuestionForm
 from quarterdeck.workbench.stores.blocks import ToolBlock
 
 ROOT = Path(__file__).parents[1]
@@ -76,18 +76,25 @@ class Stage:
                 await self.pilot.pause(0.02)
         await self.pilot.pause(0.15)
 
-    async def asked(self) -> PermissionScreen:
+    @property
+    def request(self) -> str | None:
+        """The permission request that has the keys."""
+        card = self.app.requests.current
+        is_read = isinstance(card, PermissionCard) and bool(card.summary.heading)
+        return card.item.request if is_read and card is not None else None
+
+    async def asked(self) -> str:
         """Wait for a permission request on the screen."""
-        await self.until(lambda: isinstance(self.app.screen, PermissionScreen))
+        await self.until(lambda: self.request is not None)
         await self.pilot.pause(QUIET + 0.1)
-        assert isinstance(self.app.screen, PermissionScreen)
-        return self.app.screen
+        assert self.request is not None
+        return self.request
 
     async def allow(self) -> None:
         """Allow what is asked for."""
-        screen = await self.asked()
+        request = await self.asked()
         await self.pilot.press("y")
-        await self.until(lambda: self.app.screen is not screen)
+        await self.until(lambda: self.request != request)
 
     async def do(self, command: str) -> None:
         """Do a command as if it were typed."""
@@ -140,7 +147,7 @@ async def transcript(stage: Stage) -> None:
 
 async def question(stage: Stage) -> None:
     await stage.spawn("cache")
-    await stage.until(lambda: isinstance(stage.app.screen, QuestionScreen))
+    await stage.until(lambda: isinstance(stage.app.requests.current, QuestionForm))
     await stage.pilot.pause(QUIET + 0.1)
 
 

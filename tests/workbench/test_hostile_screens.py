@@ -45,7 +45,8 @@ from quarterdeck.workbench.screens.dialogs import (
     ReadingScreen,
 )
 from quarterdeck.workbench.screens.help import HelpScreen
-from quarterdeck.workbench.screens.permission import PermissionScreen
+from quarterdeck.workbench.screens.permission import PermissionScreen, RequestSetting
+from quarterdeck.workbench.screens.permission_lines import RequestQueue
 from quarterdeck.workbench.screens.pickers import LayoutsScreen, TerminalsScreen, ThemesScreen
 from quarterdeck.workbench.screens.question import QuestionScreen
 from quarterdeck.workbench.screens.queue import QueueScreen
@@ -143,7 +144,13 @@ def item(words: Words, **asked: Any) -> InboxItem:
 @place
 async def a_request(hall: Hall) -> None:
     asked = item(hall.words, permission=permission(hall.words))
-    await hall.show(PermissionScreen(asked, hall.words(), ""))
+    screen = PermissionScreen(asked, RequestSetting(cwd=hall.words()), RequestQueue())
+    hall.app.push_screen(screen)
+    await until(hall.pilot, lambda: screen.card.summary.heading)  # it is read in a thread
+    screen.card.action_more()
+    await hall.check()
+    hall.app.pop_screen()
+    await hall.pilot.pause()
 
 
 @place

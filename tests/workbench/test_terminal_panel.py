@@ -82,7 +82,7 @@ async def test_a_request_waits_while_somebody_types_into_a_shell(tmp_path: Path)
         assert len(seat.app.screen_stack) == 1
         assert len(await seat.fleet.inbox()) == 1
         await seat.press(LEAVE, "ctrl+g")
-        await seat.shows("needs permission")
+        await seat.shows("y allow once")
 
 
 async def test_a_paste_presses_no_key(tmp_path: Path):

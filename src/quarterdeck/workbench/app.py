@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
     from .layout.files import LayoutFiles
     from .screens.main import MainScreen
-    from .screens.permission import PermissionScreen
-    from .screens.question import QuestionScreen
+    from .screens.permission import PermissionCard
+    from .screens.question import QuestionForm
     from .screens.trust import TrustScreen
 
 __all__ = ["Workbench", "exit_on_signals", "is_terminal_gone"]
@@ -142,7 +142,7 @@ class Workbench(App[None]):
             self, context, self.fleet_actions, queue=self.queue, show_message=self.show_message
         )
         self.keyboard = KeyDispatcher(self, preferences, self.commands.run_named)
-        self.requests = RequestPresenter(self, context, self.fleet_actions)
+        self.requests = RequestPresenter(self, lambda: self.main, context, self.fleet_actions)
         self._draft_saver = DraftSaver(self, context.drafts, self.show_message)
         self.prompts = PromptSender(
             self,
@@ -316,7 +316,7 @@ class Workbench(App[None]):
 
     def _offer(self) -> None:
         """Show a request of the agent in view, unless the person is in the middle of something."""
-        self.requests.offer(is_typing=bool(self.main.chat.text) or self.is_typed_through)
+        self.requests.offer(self.is_typed_through)
 
     # What widgets report
 
@@ -383,24 +383,24 @@ class Workbench(App[None]):
 
     # What screens report that are imported when they are first shown
 
-    def on_permission_screen_put_off(
-        self, event: "PermissionScreen.PutOff | QuestionScreen.PutOff"
+    def on_permission_card_put_off(
+        self, event: "PermissionCard.PutOff | QuestionForm.PutOff"
     ) -> None:
         """Keep a request or a question open."""
         self.requests.put_off(event.item)
 
-    on_question_screen_put_off = on_permission_screen_put_off
+    on_question_form_put_off = on_permission_card_put_off
 
-    def on_permission_screen_answered(self, event: "PermissionScreen.Answered") -> None:
+    def on_permission_card_answered(self, event: "PermissionCard.Answered") -> None:
         """Send the decision to the fleet."""
         self.work(self.requests.answer(event))
 
-    def on_question_screen_filled(self, event: "QuestionScreen.Filled") -> None:
+    def on_question_form_filled(self, event: "QuestionForm.Filled") -> None:
         """Keep what is filled in."""
         if self.requests.keep(event.item, event.saved):
             self._draft_saver.save_soon()
 
-    def on_question_screen_replied(self, event: "QuestionScreen.Replied") -> None:
+    def on_question_form_replied(self, event: "QuestionForm.Replied") -> None:
         """Send the answer to the fleet."""
         self.work(self.requests.reply(event))
 

@@ -246,6 +246,8 @@ async def test_a_question_of_the_model_is_answered(tmp_path: Path) -> None:
         assert asked.form is not None
         choices = asked.form["properties"]["q1"]["oneOf"]
         assert [one["const"] for one in choices] == ["red", "blue"]
+        assert asked.form["properties"]["q1_other"]["type"] == "string"
+        assert asked.form["required"] == []
         reply = QuestionReply(action="accept", by=PERSON, content={"q1": "blue"})
         assert driven.session.reply(asked.request, reply)
         await turn
@@ -254,7 +256,14 @@ async def test_a_question_of_the_model_is_answered(tmp_path: Path) -> None:
         again = await driven.seen(QuestionAsked, lambda one: one.request != asked.request)
         assert driven.session.reply(again.request, QuestionReply(action="decline", by=PERSON))
         await turn
-    assert driven.text.endswith("no answer")
+        assert driven.text.endswith("no answer")
+        turn = asyncio.create_task(driven.say("question Which one?"))
+        known = (asked.request, again.request)
+        third = await driven.seen(QuestionAsked, lambda one: one.request not in known)
+        reply = QuestionReply(action="accept", by=PERSON, content={"q1_other": "a green one"})
+        assert driven.session.reply(third.request, reply)
+        await turn
+    assert driven.text.endswith('answer: {"Which one?": "a green one"}')
 
 
 async def test_a_tool_server_may_ask_the_person(tmp_path: Path) -> None:

@@ -414,6 +414,12 @@ COMMANDS = (
     WorkbenchCommand(name="spawn", help="start an agent", action="spawn"),
     WorkbenchCommand(name="answer", help="answer the next pending request", action="answer"),
     WorkbenchCommand(
+        name="decide",
+        help="answer the permission request that has the focus: once, session, project, deny, …",
+        target="commands.chat:decide_request",
+        asks="once, session, project, all, deny, words, rule, more or later",
+    ),
+    WorkbenchCommand(
         name="interrupt", help="interrupt the turn of this agent", agent_action=_interrupt
     ),
     WorkbenchCommand(

@@ -7,7 +7,12 @@ if TYPE_CHECKING:
     from quarterdeck.fleet.api import InboxItem
     from quarterdeck.wire.ids import RequestId, SessionId
 
-__all__ = ["InboxStore"]
+__all__ = ["InboxStore", "draft_key"]
+
+
+def draft_key(item: "InboxItem") -> str:
+    """Where what is filled in for a question is kept."""
+    return f"question-{item.request}"
 
 
 class InboxStore:
@@ -41,6 +46,16 @@ class InboxStore:
         self._later.add(request)
         self._notify_watchers()
 
+    def take_up(self, request: "RequestId") -> None:
+        """A person wants to decide now what was put off."""
+        if request in self._later:
+            self._later.discard(request)
+            self._notify_watchers()
+
+    def is_offered(self, request: "RequestId") -> bool:
+        """Whether a request is open and nobody put it off."""
+        return request not in self._later and self.find(request) is not None
+
     def find(self, request: "RequestId") -> "InboxItem | None":
         """An open request."""
         return next((item for item in self.items if item.request == request), None)
@@ -51,6 +66,11 @@ class InboxStore:
             if item.session == session and item.request not in self._later:
                 return item
         return None
+
+    def following(self, session: "SessionId | None") -> "InboxItem | None":
+        """The one after an answer: the agent's own next, then the oldest of all; none put off."""
+        own = self.offered(session)
+        return own or next((one for one in self.items if one.request not in self._later), None)
 
     def next(self, session: "SessionId | None" = None) -> "InboxItem | None":
         """The one to answer next: the agent's own first, then the oldest of all."""

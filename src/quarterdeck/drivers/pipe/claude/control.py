@@ -112,6 +112,9 @@ def answer_to_hook(verdict: PermissionVerdict) -> dict[str, Any]:
 
 # Questions to the person
 
+_OWN_WORDS = "_other"
+"""The end of the name of the field for an answer besides the choices."""
+
 
 def questions_of(request: Mapping[str, Any]) -> QuestionAsked | None:
     """The form for what the model asks; None if it cannot be read."""
@@ -119,11 +122,15 @@ def questions_of(request: Mapping[str, Any]) -> QuestionAsked | None:
     if not asked:
         return None
     properties = {f"q{number}": _property(one) for number, one in enumerate(asked, 1)}
+    required = [name for name, field in properties.items() if not _has_choices(field)]
+    # Claude Code itself always offers another answer besides its choices.
+    for name in [name for name in properties if name not in required]:
+        properties[name + _OWN_WORDS] = {"type": "string", "title": "Other"}
     call = as_text(request.get("tool_use_id"))
     return QuestionAsked(
         request=new_request_id(),
         text="\n".join(as_text(one.get("question")) for one in asked),
-        form={"type": "object", "properties": properties, "required": list(properties)},
+        form={"type": "object", "properties": properties, "required": required},
         call=ToolCallId(call) if call else None,
     )
 
@@ -134,7 +141,9 @@ def answer_to_questions(request: Mapping[str, Any], answered: QuestionAnswered) 
         return {"behavior": "deny", "message": "The person did not answer.", "interrupt": False}
     given = answered.content or {}
     answers = {
-        as_text(one.get("question")): _told(given.get(f"q{number}"))
+        as_text(one.get("question")): _told(
+            [*_listed(given.get(f"q{number}")), *_listed(given.get(f"q{number}{_OWN_WORDS}"))]
+        )
         for number, one in enumerate(_questions(request), 1)
     }
     updated = {**as_map(request.get("input")), "answers": answers}
@@ -181,6 +190,16 @@ def _property(question: Mapping[str, Any]) -> dict[str, Any]:
     if question.get("multiSelect"):
         return {"type": "array", "items": {"anyOf": choices}, **shown}
     return {"type": "string", "oneOf": choices, **shown}
+
+
+def _has_choices(field: Mapping[str, Any]) -> bool:
+    return "oneOf" in field or "items" in field
+
+
+def _listed(value: Any) -> list[Any]:
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    return [] if value is None else [value]
 
 
 def _told(value: Any) -> str:
