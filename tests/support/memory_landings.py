@@ -13,6 +13,7 @@ from quarterdeck.fleet.landing.api import (
     LandingTarget,
     PullRequestDraft,
 )
+from quarterdeck.fleet.worktrees.api import WorktreeInfo
 from quarterdeck.wire.worktrees import ChangeCounts
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ class MemoryLandings:
         self.landing_state: LandingState = "landed"
         self.landing_reason = ""
         self.refuses_landing: FleetError | None = None
+        self.made_worktrees: list[WorktreeInfo] = []
+
+    async def worktrees(
+        self, *, repository: str | None = None, measure: bool = False
+    ) -> list[WorktreeInfo]:
+        del repository, measure
+        return self.made_worktrees
 
     async def preview_landing(self, agent: str, options: LandingOptions) -> LandingPreview:
         info = await self.agent(agent)
