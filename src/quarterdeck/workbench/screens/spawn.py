@@ -166,7 +166,7 @@ async def look_at_directory(context: "WorkbenchContext", cwd: str) -> SpawnDirec
         names = tuple(one.name for one in listed if one.problem is None)
         return replace(found, worktrees=names, has_default=await _has_default(context, cwd))
     except QuarterdeckError as error:
-        return SpawnDirectory(problem=sanitize_line(str(error), 200))
+        return SpawnDirectory(problem=str(error))
 
 
 async def _has_default(context: "WorkbenchContext", cwd: str) -> bool:
@@ -185,7 +185,7 @@ def _read_directory(cwd: str) -> SpawnDirectory:
     from quarterdeck.system.git.repository import find_repository
 
     if not Path(cwd).is_dir():
-        return SpawnDirectory(problem=f"there is no directory {sanitize_line(cwd, 100)!r}")
+        return SpawnDirectory(problem=f"there is no directory {cwd!r}")
     try:
         repository = find_repository(cwd)
         if repository is None:
@@ -193,9 +193,8 @@ def _read_directory(cwd: str) -> SpawnDirectory:
         names = [name.removeprefix(BRANCHES) for name in list_references(repository, BRANCHES)]
         head = repository.branch if repository.is_on_branch else "HEAD"
     except GitError as error:
-        return SpawnDirectory(problem=sanitize_line(str(error), 200))
-    shown = tuple(sanitize_line(name, 100) for name in names[:_MOST_BRANCHES])
-    return SpawnDirectory(head=sanitize_line(head or "HEAD", 100), branches=shown)
+        return SpawnDirectory(problem=str(error))
+    return SpawnDirectory(head=head or "HEAD", branches=tuple(names[:_MOST_BRANCHES]))
 
 
 class _ChoiceInput(Input):
@@ -384,17 +383,19 @@ class SpawnScreen(ModalScreen[None]):
         self.run_worker(self._look_again(), group="look", exclusive=True)
 
     async def _look_again(self) -> None:
-        self._known = await self._look(self._directory)
-        known = tuple(name for name in self._known.worktrees if name not in (_NEW, _NONE))
-        self.query_one("#worktree", _ChoiceInput).offer((_NEW, _NONE, *known))
-        self.query_one("#base", _ChoiceInput).offer(self._known.branches)
+        self._known = known = await self._look(self._directory)
+        # A name that is no plain text cannot be typed either.
+        names = [name for name in known.worktrees if name == sanitize_line(name, 100)]
+        branches = [name for name in known.branches if name == sanitize_line(name, 100)]
+        self.query_one("#worktree", _ChoiceInput).offer((_NEW, _NONE, *names))
+        self.query_one("#base", _ChoiceInput).offer(branches)
         self._show_worktree()
 
     def _show_worktree(self) -> None:
         """Say what an empty field means, and ask only for what counts."""
         known, choice = self._known, self._given("worktree") or ""
         if known.problem:
-            words = "none: " + known.problem
+            words = f"none: {sanitize_line(known.problem, 200)}"
         elif known.has_default:
             words = "new, as the settings say"
         else:
@@ -404,7 +405,11 @@ class SpawnScreen(ModalScreen[None]):
         is_new = is_new and choice not in known.worktrees and "/" not in choice
         base, carry = self._input("base"), self.query_one("#carry", Checkbox)
         base.disabled = not is_new
-        base.placeholder = f"{known.head}, which is checked out" if is_new else "of a new worktree"
+        base.placeholder = (
+            f"{sanitize_line(known.head, 100)}, which is checked out"
+            if is_new
+            else "of a new worktree"
+        )
         carry.disabled = not is_new
         if not is_new:
             base.value, carry.value = "", False
