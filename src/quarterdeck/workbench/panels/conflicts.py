@@ -175,6 +175,17 @@ class ConflictMatrix(LineCanvas, can_focus=True):
         column = row.columns[min(self.column, len(row.columns) - 1)]
         return find_cells(repository).get((row.agent, column))
 
+    @property
+    def landing_order(self) -> list[SessionId]:
+        """The agents of the repository at the cursor, in the order that is proposed."""
+        if not self.report.repositories:
+            return []
+        row = self._rows[self.cursor] if self.cursor < len(self._rows) else None
+        number = row.repository if row is not None and row.repository >= 0 else 0
+        if row is not None and row.file is not None and self._last is not None:
+            number = self._last[0]
+        return [one.session for one in self.report.repositories[number].landing_order]
+
     def action_step(self, step: int) -> None:
         """Go to the next agent, or within the files of a cell to the next of them."""
         row = self._rows[self.cursor] if self.cursor < len(self._rows) else None
@@ -410,6 +421,7 @@ class ConflictsPanel(PolledPanel):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "reload", "refresh"),
         Binding("a", "everywhere", "all repositories, or only this one"),
+        Binding("L", "land", "land the agents in the proposed order"),
     ]
 
     def __init__(self, context: Any, options: ConflictsOptions, *, id: str | None = None) -> None:
@@ -466,6 +478,14 @@ class ConflictsPanel(PolledPanel):
         """Show all repositories, or only the one here."""
         self._everywhere = not self._everywhere
         self.look_now()
+
+    def action_land(self) -> None:
+        """Land the agents of the repository at the cursor, in the order that is proposed."""
+        names = self.matrix.landing_order
+        if names:
+            self.post_message(Panel.CommandWanted("land", " ".join(names)))
+        else:
+            self.notify("there is nothing to land", severity="warning", markup=False)
 
     def on_conflict_matrix_chosen(self, event: ConflictMatrix.Chosen) -> None:
         """Open the review of a file."""

@@ -12,10 +12,8 @@ import msgspec
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
-from textual.suggester import SuggestFromList
-from textual.widget import Widget
 from textual.widgets import Checkbox, Input, Label, TextArea
 
 from quarterdeck.fleet.api import SpawnOptions
@@ -24,6 +22,7 @@ from quarterdeck.wire.session_options import SessionLimits, SessionOptions
 from quarterdeck.wire.worktrees import WorktreeOptions
 
 from ..sanitize import sanitize_line, sanitize_text
+from .dialogs import ChoiceInput, FieldRow
 from .question import FormCheckbox
 
 if TYPE_CHECKING:
@@ -197,32 +196,6 @@ def _read_directory(cwd: str) -> SpawnDirectory:
     return SpawnDirectory(head=head or "HEAD", branches=tuple(names[:_MOST_BRANCHES]))
 
 
-class _ChoiceInput(Input):
-    """A line in which up and down choose among values; others can be typed."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "cycle(-1)", "the value before", show=False),
-        Binding("down", "cycle(1)", "the next value", show=False),
-    ]
-
-    def __init__(self, value: str = "", *, id: str, choices: "Sequence[str]" = ()) -> None:
-        super().__init__(value, id=id)
-        self.choices: tuple[str, ...] = ()
-        self.offer(choices)
-
-    def offer(self, choices: "Sequence[str]") -> None:
-        """Choose among these from now on."""
-        self.choices = tuple(choices)
-        self.suggester = SuggestFromList(self.choices)
-
-    def action_cycle(self, step: int) -> None:
-        """Put the next value into the line; nothing is one of them."""
-        values = ("", *self.choices) if "" not in self.choices else self.choices
-        at = values.index(self.value) + step if self.value in values else min(step, 0) + 1
-        self.value = values[at % len(values)]
-        self.action_end()
-
-
 class SpawnScreen(ModalScreen[None]):
     """Asks for an agent and starts it. What cannot be started stays in the form, with the reason.
 
@@ -263,23 +236,24 @@ class SpawnScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """The parts."""
         agents = self._agents
-        agent = _ChoiceInput(agents[0] if agents else "native", id="agent", choices=agents)
+        task = TextArea(sanitize_text(self._prompt), id="prompt", compact=True)
+        agent = ChoiceInput(agents[0] if agents else "native", id="agent", choices=agents)
         with Vertical(id="box") as box:
             box.border_title = "start an agent"
             box.border_subtitle = _KEYS
             with VerticalScroll():
-                yield _Row("agent", agent)
-                yield _Row("task", TextArea(sanitize_text(self._prompt), id="prompt", compact=True))
-                yield _Row("directory", Input(sanitize_line(self._cwd), id="cwd"))
-                yield _Row("name", Input(id="name", placeholder="chosen for you"), begins=True)
-                yield _Row("model", Input(id="model", placeholder="the agent's own"))
-                yield _Row("mode", _ChoiceInput(id="mode", choices=MODES))
-                yield _Row("effort", _ChoiceInput(id="effort", choices=EFFORTS))
-                worktree = _ChoiceInput(id="worktree", choices=(_NEW, _NONE))
-                yield _Row("worktree", worktree, begins=True)
-                yield _Row("base", _ChoiceInput(id="base"))
-                yield _Row("carry", FormCheckbox("copy my uncommitted changes", id="carry"))
-                yield _Row("options", Input(id="more", placeholder=_EXAMPLE), begins=True)
+                yield FieldRow("agent", agent)
+                yield FieldRow("task", task)
+                yield FieldRow("directory", Input(sanitize_line(self._cwd), id="cwd"))
+                yield FieldRow("name", Input(id="name", placeholder="chosen for you"), begins=True)
+                yield FieldRow("model", Input(id="model", placeholder="the agent's own"))
+                yield FieldRow("mode", ChoiceInput(id="mode", choices=MODES))
+                yield FieldRow("effort", ChoiceInput(id="effort", choices=EFFORTS))
+                worktree = ChoiceInput(id="worktree", choices=(_NEW, _NONE))
+                yield FieldRow("worktree", worktree, begins=True)
+                yield FieldRow("base", ChoiceInput(id="base"))
+                yield FieldRow("carry", FormCheckbox("copy my uncommitted changes", id="carry"))
+                yield FieldRow("options", Input(id="more", placeholder=_EXAMPLE), begins=True)
             yield Label(id="hint", markup=False)
 
     def on_mount(self) -> None:
@@ -387,8 +361,8 @@ class SpawnScreen(ModalScreen[None]):
         # A name that is no plain text cannot be typed either.
         names = [name for name in known.worktrees if name == sanitize_line(name, 100)]
         branches = [name for name in known.branches if name == sanitize_line(name, 100)]
-        self.query_one("#worktree", _ChoiceInput).offer((_NEW, _NONE, *names))
-        self.query_one("#base", _ChoiceInput).offer(branches)
+        self.query_one("#worktree", ChoiceInput).offer((_NEW, _NONE, *names))
+        self.query_one("#base", ChoiceInput).offer(branches)
         self._show_worktree()
 
     def _show_worktree(self) -> None:
@@ -463,10 +437,3 @@ _HINTS = {
 }
 _FIELDS = {"options": "more", "worktree": "worktree", "base": "base", "carry": "worktree"}
 """The field that an error is about, by its first word."""
-
-
-class _Row(Horizontal):
-    """A field with its name before it; ``begins``: the first of a group."""
-
-    def __init__(self, title: str, field: Widget, *, begins: bool = False) -> None:
-        super().__init__(Label(title), field, classes=f"field-row{' -begins' * begins}")

@@ -1,0 +1,170 @@
+"""A day with worktrees on a real terminal and a real host: two agents are started by the form, meet in
+one function, are reviewed, and both land.
+"""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.real_terminals import PROGRAM, Pane, needs_tmux, pane, soon
+from tests.support.work_trees import git, new_repository
+
+pytestmark = [needs_tmux, pytest.mark.timeout(180)]
+
+BEFORE = '''"""When the water is high."""
+
+DAY = 24 * 60
+
+
+def rise(minutes):
+    return DAY - minutes
+
+
+def low(minutes):
+    return rise(minutes) + 6 * 60
+
+
+def describe(minutes):
+    """In words, for people on the beach."""
+    hours = minutes // 60
+    return f"in {hours} hours"
+'''
+TIDE = 'def rise(minutes):\n    """Minutes until high water."""\n    return 745 - minutes % 745\n'
+NAMED = "TIDE = 12 * 60 + 25\n\n\n" + TIDE.replace("745", "TIDE")
+GUARD = "def rise(minutes):\n    if minutes < 0:\n        raise ValueError(minutes)\n    return DAY - minutes\n"
+BOTH = NAMED.replace(
+    "    return", "    if minutes < 0:\n        raise ValueError(minutes)\n    return"
+)
+OLD = "def rise(minutes):\n    return DAY - minutes\n"
+WORDS = '    hours = minutes // 60\n    return f"in {hours} hours"\n'
+MORE_WORDS = '    hours, rest = divmod(minutes, 60)\n    return f"in {hours} h {rest} min"\n'
+
+
+def call(tool: str, /, **arguments: Any) -> dict[str, Any]:
+    return {"parts": [{"tool": tool, "arguments": arguments}]}
+
+
+def edit(old: str, new: str) -> dict[str, Any]:
+    return call("edit", path="tides.py", old=old, new=new)
+
+
+def say(text: str) -> dict[str, Any]:
+    return {"parts": [{"text": text}]}
+
+
+def scripted(folder: Path) -> str:
+    """A model for both agents: each prompt of the journey has its scene."""
+    resolve = (
+        "git add -A && git -c user.name=Bob -c user.email=b@example.org commit -qm 'Refuse less than 0'; "
+        "git -c user.name=Bob -c user.email=b@example.org merge -q main; git checkout -q --theirs tides.py; "
+        "true"
+    )
+    commit = "git add -A && git -c user.name=Bob -c user.email=b@example.org commit -qm 'Merge main' && git status"
+    scenes = {
+        "review": {
+            "when": {"contains": "what is 745"},
+            "replies": [call("read", path="tides.py"), edit(TIDE, NAMED), say("NAMED IT")],
+        },
+        "conflict": {
+            "when": {"contains": "could not be landed"},
+            "replies": [
+                call("shell", command=resolve),
+                call("read", path="tides.py"),
+                edit(NAMED, BOTH),
+                call("shell", command=commit),
+                say("RESOLVED IT"),
+            ],
+        },
+        "ann": {
+            "when": {"contains": "half a day"},
+            "replies": [
+                call("read", path="tides.py"),
+                edit(OLD, TIDE),
+                edit(WORDS, MORE_WORDS),
+                call("write", path="NOTES.md", content="Tides come twice a day.\n"),
+                say("ANN IS DONE"),
+            ],
+        },
+        "bob": {
+            "when": {"contains": "negative"},
+            "replies": [call("read", path="tides.py"), edit(OLD, GUARD), say("BOB IS DONE")],
+        },
+    }
+    file = folder / "script.json"
+    file.write_text(json.dumps({"default": "ann", "scenes": scenes}))
+    return f"scripted/{file}"
+
+
+def ours(screen: Pane, cwd: Path, *words: str) -> str:
+    done = subprocess.run(
+        [PROGRAM, *words],
+        env=screen.environment,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def spawn_by_form(screen: Pane, name: str, task: str, model: str) -> None:
+    """Fill in the form as a person does: tab from field to field, arrows to choose."""
+    screen.press("C-t")
+    screen.shows("start an agent")
+    screen.shows("as the settings say")
+    screen.press(task)
+    screen.shows(task)
+    for hint, text in (
+        ("where it works", ""),
+        ("how you call it", name),
+        ("the agent's own name", model),
+        ("choose: ask", "full-auto"),
+        ("choose: off", ""),
+    ):
+        screen.press("Tab")
+        screen.shows(hint)  # what is typed goes to the field that has the focus by now
+        if text:
+            screen.press(text)
+            screen.shows(text[-20:])
+    screen.press("Tab")
+    screen.shows("choose: new")
+    screen.press("Down")
+    screen.shows("which is checked out")  # the base is asked for: it is a new one
+    screen.press("C-s")
+    soon(lambda: "start an agent" not in screen.text(), what=screen.text())
+
+
+def command(screen: Pane, words: str) -> None:
+    screen.press(words, "Enter")
+
+
+def look(screen: Pane, what: str) -> None:
+    if os.environ.get("LOOK"):
+        print(f"=== {what}\n{screen.text()}")
+
+
+def test_two_agents_meet_in_a_function_and_both_land(tmp_path: Path):
+    project = new_repository(tmp_path / "tides", {"tides.py": BEFORE})
+    model = scripted(tmp_path)
+    (tmp_path / "qd").mkdir()
+    (tmp_path / "qd" / "config.toml").write_text("[worktrees]\nkeep_days = 0\n")
+    run = f"{PROGRAM}; echo left with $?; sleep 60"
+    with pane(tmp_path, run, cwd=project, size=(120, 40)) as screen:
+        screen.shows("host: connected")
+        spawn_by_form(screen, "ann", "Tides come each half a day", model)
+        screen.shows("ANN IS DONE")
+        look(screen, "ann")
+        spawn_by_form(screen, "bob", "Refuse negative minutes", model)
+        screen.shows("BOB IS DONE")
+        screen.shows("⚠ ann")
+        look(screen, "bob")
+        assert git(project, "status", "--porcelain") == ""
+        command(screen, "/review ann tides.py")
+        screen.shows("review ann → main")
+        screen.shows("745 - minutes % 745")
+        look(screen, "review")
