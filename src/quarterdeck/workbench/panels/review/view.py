@@ -420,8 +420,8 @@ class CommentInput(TextArea):
 
     LINES = 4
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "save the comment", priority=True),
-        Binding("ctrl+j,shift+enter", "newline", "new line", priority=True),
+        Binding("enter", "submit", "save the comment"),
+        Binding("ctrl+j,shift+enter", "newline", "new line"),
         Binding("escape", "cancel", "close; the text is kept"),
     ]
 
@@ -436,6 +436,19 @@ class CommentInput(TextArea):
         super().__init__(compact=True, classes="review-comment")
         self.target: CommentTarget | None = None
         self.display = False
+
+    async def _on_key(self, event: events.Key) -> None:
+        # A binding with priority would come before letters that were typed just before it.
+        if event.key == "enter":
+            event.stop()
+            event.prevent_default()
+            self.action_submit()
+        elif event.key in ("ctrl+j", "shift+enter"):
+            event.stop()
+            event.prevent_default()
+            self.action_newline()
+        else:
+            await super()._on_key(event)
 
     def open(self, target: CommentTarget, text: str, below: Offset, width: int) -> None:
         """Ask for a comment, below a place of the screen."""
