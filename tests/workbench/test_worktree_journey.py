@@ -210,6 +210,29 @@ def test_two_agents_meet_in_a_function_and_both_land(tmp_path: Path):
         screen.press("C-s")
         screen.shows("esc close ─")
         look(screen, "queue")
+        screen.shows("1. ann  ✓ landed on main")
+        screen.shows("2. bob  ✗ conflicts: tides.py; the agent was asked to resolve it")
+        assert (project / "tides.py").read_text() == landed_by_ann()
+        screen.press("Escape")
+        soon(lambda: "land 2 agents" not in screen.text(), what=screen.text())
+        screen.press("Escape")
+        screen.shows("RESOLVED IT")
+        look(screen, "resolved by bob")
+        command(screen, "/land bob")
+        screen.shows("land 1 agent,")
+        screen.shows("update those in")
+        look(screen, "land bob")
+        screen.press("C-s")
+        screen.shows("1. bob  ✓ landed on main")
+        screen.press("Escape")
+        look(screen, "landed")
+        assert BOTH in (project / "tides.py").read_text()
+        command(screen, "/kill")
+        look(screen, "killed")
+
+
+def landed_by_ann() -> str:
+    return BEFORE.replace(OLD, NAMED).replace(WORDS, MORE_WORDS)
 
 
 def worktrees(screen: Pane, cwd: Path) -> list[dict[str, Any]]:

@@ -31,8 +31,10 @@ async def open_conflicts(app: "Workbench", words: str) -> None:
 
     Raises QuarterdeckError.
     """
-    options = {"everywhere": True} if words.strip() == "all" else {}
-    await app.screen_controller.call("open_panel", {"widget": "conflicts", "options": options})
+    options = {"everywhere": words.strip() == "all", "full": True}
+    await app.screen_controller.call(
+        "open_panel", {"widget": "conflicts", "options": options, "where": "tab"}
+    )
 
 
 def act_in_review(app: "Workbench", words: str) -> None:
