@@ -15,6 +15,7 @@ from tests.support.work_trees import git, new_repository
 
 pytestmark = [needs_tmux, pytest.mark.timeout(180)]
 
+SETTINGS = '[worktrees]\nkeep_days = 0\n[landing]\nmethod = "merge"\n'
 BEFORE = '''"""When the water is high."""
 
 DAY = 24 * 60
@@ -152,7 +153,7 @@ def test_two_agents_meet_in_a_function_and_both_land(tmp_path: Path):
     project = new_repository(tmp_path / "tides", {"tides.py": BEFORE})
     model = scripted(tmp_path)
     (tmp_path / "qd").mkdir()
-    (tmp_path / "qd" / "config.toml").write_text("[worktrees]\nkeep_days = 0\n")
+    (tmp_path / "qd" / "config.toml").write_text(SETTINGS)
     run = f"{PROGRAM}; echo left with $?; sleep 60"
     with pane(tmp_path, run, cwd=project, size=(120, 40)) as screen:
         screen.shows("host: connected")
@@ -219,16 +220,24 @@ def test_two_agents_meet_in_a_function_and_both_land(tmp_path: Path):
         screen.shows("RESOLVED IT")
         look(screen, "resolved by bob")
         command(screen, "/land bob")
-        screen.shows("land 1 agent,")
+        screen.shows("─ land ─")
         screen.shows("update those in")
         look(screen, "land bob")
         screen.press("C-s")
         screen.shows("1. bob  ✓ landed on main")
         screen.press("Escape")
-        look(screen, "landed")
+        soon(lambda: "✓ landed on main" not in screen.text(), what=screen.text())
         assert BOTH in (project / "tides.py").read_text()
-        command(screen, "/kill")
-        look(screen, "killed")
+        assert git(project, "status", "--porcelain") == ""
+        for name in ("bob", "ann"):
+            screen.shows(f"{name} ○ idle")
+            command(screen, "/kill")
+            screen.shows(f"{name} ✗ killed")
+            look(screen, f"{name} killed")
+            screen.press("C-b")
+        soon(lambda: not worktrees(screen, project))
+        look(screen, "end")
+        print(git(project, "branch", "-a"), git(project, "log", "--oneline", "--graph", "--all"))
 
 
 def landed_by_ann() -> str:

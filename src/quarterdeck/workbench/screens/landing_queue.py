@@ -100,7 +100,7 @@ class LandingQueueScreen(ModalScreen[None]):
         """The parts."""
         count = len(self._agents)
         with Vertical(id="box") as box:
-            box.border_title = f"land {count} agent{'s' * (count != 1)}, one after the other"
+            box.border_title = f"land {count} agents, one after the other" if count > 1 else "land"
             box.border_subtitle = _KEYS
             with VerticalScroll():
                 yield FactsView()
