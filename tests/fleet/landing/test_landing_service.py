@@ -339,10 +339,11 @@ async def test_a_worktree_that_landed_while_its_agent_was_live_goes_when_it_ends
     await yard.fleet.close("ann")
     await yard.fleet.close("bob")  # whose work has not landed
     async with asyncio.timeout(SOON):
-        while not stays and await in_thread(path.exists):
+        while not stays and "ann" in {one.name for one in await yard.fleet.worktrees()}:
             await asyncio.sleep(0.02)
     left = {one.name for one in await yard.fleet.worktrees()}
     assert left == ({"ann", "bob"} if stays else {"bob"})
+    assert await in_thread(path.exists) is stays
     branches = await in_thread(git, yard.project, "branch")
     assert ("quarterdeck/ann" in branches) is stays
 
