@@ -169,9 +169,10 @@ async def help_screen(stage: Stage) -> None:
 
 
 async def spawn_form(stage: Stage) -> None:
+    await stage.app.move(str(await asyncio.to_thread(_tide_project, stage.folder / "tides")))
     await stage.pilot.press("ctrl+t")
     await stage.until(lambda: len(stage.app.screen_stack) > 1)
-    await stage.pilot.press(*"Fix the failing test of the tide table.")
+    await stage.pilot.press(*"Fix the failing test of the tide table.", *["tab"] * 6, "down")
     await stage.pilot.pause(0.3)
 
 
@@ -238,16 +239,15 @@ async def _two_in_worktrees(stage: Stage) -> None:
         await stage.fleet.spawn(SpawnOptions(options=options, name=name, prompt=prompt))
         await stage.until(lambda: len(stage.app.context.roster.agents) > 0)
         await stage.fleet.wait([name], timeout=_PATIENCE)
-    find = stage.app.context.roster.everyone
-    await stage.until(lambda: all(agent.conflicts for agent in find) and len(find) == 2)
+    roster = stage.app.context.roster
+    await stage.until(lambda: sum(bool(agent.conflicts) for agent in roster.everyone) == 2)
 
 
 async def review(stage: Stage) -> None:
     await _two_in_worktrees(stage)
     await stage.fleet.comment("tide", "tides.py", 8, "Name it: what is 745?")
     await stage.do("/review tide tides.py")
-    await stage.pilot.press("u")
-    await stage.pilot.press("j")
+    await stage.pilot.press("j", "j")
     await stage.pilot.pause(1.0)
 
 

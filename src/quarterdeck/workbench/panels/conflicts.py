@@ -53,10 +53,8 @@ _WORDS: dict[ConflictKind, str] = {
 
 _COUNTS = 12
 """Cells for the lines that an agent changed."""
-_KEYS = [
-    ("↑↓←→", "choose"), ("enter", "files, review"), ("L", "land in this order"),
-    ("r", "refresh"), ("a", "all repositories"),
-]  # fmt: skip
+_KEYS = [("↑↓←→", "choose"), ("enter", "files, review"), ("L", "land in this order")]
+_MORE_KEYS = [("r", "refresh"), ("a", "all repositories")]
 
 
 def describe_kind(kind: ConflictKind) -> str:
@@ -495,7 +493,7 @@ class ConflictsPanel(PolledPanel):
         self.context.listeners.append(self._hear)
         self.head.show("conflicts")
         back = [("esc", "back")] if self.options.full else []
-        self.foot.show(_KEYS + back)
+        self.foot.show([*_KEYS, *back, *_MORE_KEYS])
 
     def on_unmount(self) -> None:
         """Listen no more."""

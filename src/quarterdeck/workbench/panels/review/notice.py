@@ -33,10 +33,17 @@ def head_line(
     spans: list[Span] = [(f"  {files}  {format_counts(changes.added, changes.removed)}", "text")]
     viewed = sum(file.mark != "none" for file in changes.files)
     accepted = sum(file.accepted == "whole" for file in changes.files)
+    partly = sum(file.accepted == "part" for file in changes.files)
     if viewed:
         spans.append((f"  {viewed} of {changes.count:,} viewed", "faint"))
-    if accepted:
-        spans.append((f"  {accepted} accepted", "good"))
+    if accepted or partly:
+        words = [f"{accepted} accepted"] * (accepted > 0) + [f"{partly} in part"] * (partly > 0)
+        spans.append((f"  {', '.join(words)}", "good"))
+    if comments := len(model.comments):
+        words = f"  {comments} comment{'s' * (comments != 1)}"
+        if model.unsent:
+            words += " not sent" if model.unsent == comments else f", {model.unsent} not sent"
+        spans.append((words, "warning" if model.unsent else "faint"))
     if model.since is not None:
         spans.append(("  since you last looked: l all", "warning"))
     if model.turn is not None:
