@@ -271,7 +271,8 @@ def draw_file_row(file: ChangedFile, width: int, others: tuple[str, ...]) -> Lin
     letter = _KIND_LETTERS.get(file.kind, "")
     conflict = FILE_MARKS["conflict"] if others else ""
     comments = f"❝{file.comments}" if file.comments else ""
-    tail = "".join(f" {part}" for part in (conflict, comments, letter, counts) if part)
+    signs = " ".join(part for part in (conflict, comments) if part)
+    tail = "".join(f" {part}" for part in (signs, letter, counts) if part)
     mark, role = _file_mark(file)
     room = max(6, width - 2 - cell_len(tail))
     path = shorten_path(_one_line(file.path), room)
