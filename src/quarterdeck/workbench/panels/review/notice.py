@@ -60,10 +60,7 @@ def _progress(model: "ReviewModel", changes: "AgentChanges") -> list[Span]:
         words = [f"{accepted} accepted"] * (accepted > 0) + [f"{partly} in part"] * (partly > 0)
         found.append((f"  {', '.join(words)}", "good"))
     if comments := len(model.comments):
-        words = f"  {comments} comment{'s' * (comments != 1)}"
-        if model.unsent:
-            words += " not sent" if model.unsent == comments else f", {model.unsent} not sent"
-        found.append((words, "warning" if model.unsent else "faint"))
+        found.append((f"  ❝{comments}", "warning" if model.unsent else "faint"))
     return found
 
 
