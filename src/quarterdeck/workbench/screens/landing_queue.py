@@ -1,7 +1,7 @@
 """The dialog that lands several agents, one after the other: in which order, and how each fares."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -25,6 +25,8 @@ from .dialogs import FactsView, FieldRow
 from .question import FormCheckbox
 
 if TYPE_CHECKING:
+    from textual.app import App
+
     from quarterdeck.fleet.api import AgentInfo, Fleet
 
 __all__ = ["LandingQueueScreen", "describe_queue", "entry_span"]
@@ -125,7 +127,8 @@ class LandingQueueScreen(ModalScreen[None]):
         """Start the queue."""
         if self._queue is None and not self._is_starting:
             self._is_starting = True
-            self.app.run_worker(self._land(), group="landing-queue")
+            app = cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]
+            app.run_worker(self._land(), group="landing-queue")
 
     def action_stop(self) -> None:
         """Cancel what has not landed yet."""
@@ -212,7 +215,7 @@ class LandingQueueScreen(ModalScreen[None]):
             self._show([(words, "bad" if is_bad else "good")])
         else:
             severity = "error" if is_bad else "information"
-            self.app.notify(words, severity=severity, timeout=8, markup=False)
+            self.notify(words, severity=severity, timeout=8, markup=False)
 
 
 def _preview_span(number: int, preview: LandingPreview) -> Span:

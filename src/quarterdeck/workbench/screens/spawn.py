@@ -6,7 +6,7 @@ import asyncio
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import msgspec
 from textual import on
@@ -28,6 +28,7 @@ from .question import FormCheckbox
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from textual.app import App
     from textual.timer import Timer
 
     from ..context import WorkbenchContext
@@ -304,7 +305,8 @@ class SpawnScreen(ModalScreen[None]):
         self._show_hint()
         # The app's own: a worktree may take a while to make, and who closes the form meanwhile
         # has an agent all the same.
-        self.app.run_worker(self._start(options), group="spawn")
+        app = cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]
+        app.run_worker(self._start(options), group="spawn")
 
     async def _start(self, options: SpawnOptions) -> None:
         try:
@@ -315,7 +317,7 @@ class SpawnScreen(ModalScreen[None]):
                 self._show_error(str(error))
             else:
                 words = sanitize_line(str(error), 400)
-                self.app.notify(words, severity="error", markup=False)
+                self.notify(words, severity="error", markup=False)
             return
         if self.is_current:
             self.dismiss(None)
