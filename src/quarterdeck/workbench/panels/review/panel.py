@@ -281,6 +281,7 @@ class ReviewPanel(PolledPanel):
         else:
             self._show_document()
 
+    @on(PatchCanvas.Resized)
     def _show_comments(self) -> None:
         """Comments may be others; the lines stay."""
         style = self._style()
@@ -440,11 +441,6 @@ class ReviewPanel(PolledPanel):
     def on_resize(self) -> None:
         """The list of files needs room, and so do two sides."""
         self._arrange()
-
-    @on(PatchCanvas.Resized)
-    def _lay_out_again(self, event: PatchCanvas.Resized) -> None:
-        event.stop()
-        self._show_comments()
 
     def _arrange(self) -> None:
         if not self.is_mounted:
