@@ -5,6 +5,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from quarterdeck.fleet.api import AgentConflict
+from quarterdeck.fleet.landing.api import LandingConflict, LandingTarget
 from quarterdeck.fleet.radar.api import (
     ConflictPair,
     ConflictReport,
@@ -155,6 +156,31 @@ async def merge_dialog(stage: Stage) -> None:
     await stage.until("Read time zones", "into main")
 
 
+async def _in_conflict(fleet: StagedFleet, home: Path) -> None:
+    await _changed(fleet, home)
+    fleet.landing_target = LandingTarget(branch="main", commit="1a2b3c4", checkout="/work/tides")
+    fleet.landing_conflicts = (LandingConflict(path="src/router.py", kind="contents"),)
+
+
+@state(_in_conflict)
+async def merge_dialog_with_conflicts(stage: Stage) -> None:
+    await stage.command("merge", "parser")
+    await stage.until("src/router.py", "ctrl+o asks parser", "update those in /work/tides")
+
+
+@state(_in_conflict)
+async def landing_queue_that_ended(stage: Stage) -> None:
+    stage.fleet.landing_state = "conflict"
+    await stage.command("land", "parser api")
+    await stage.until("land 2 agents", "conflicts with main: src/router.py")
+    await stage.press("ctrl+s")
+    await stage.until("is being merged", "2. api · waits", "ctrl+x stop")
+    stage.fleet.landing_goes_on.set()
+    await stage.until(
+        "1. parser ✓ landed on main", "2. api ✗ conflicts: src/router.py", "─ esc close"
+    )
+
+
 @state(_changed)
 async def agents_in_worktrees(stage: Stage) -> None:
     await stage.press("f2")
@@ -202,9 +228,7 @@ async def _conflicting(fleet: StagedFleet, home: Path) -> None:
 async def conflicts_of_agents(stage: Stage) -> None:
     await stage.command("conflicts")
     await stage.until("⚠ 2")
-    await stage.press("up", "up", "right")
-    await stage.until("Router.match")
-    await stage.command("zoom")
+    await stage.until("[⚠ 2]", "Router.match")  # it begins at the worst
 
 
 @state(_unchanged)

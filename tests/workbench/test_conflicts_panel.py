@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from quarterdeck.fleet.radar.api import (
     BaseConflict,
     ConflictPair,
@@ -82,8 +84,8 @@ async def test_a_cell_lists_its_files_and_enter_reviews_one(tmp_path: Path):
         wanted = noted(panel, Panel.CommandWanted)
         screen = await until_shown(app, pilot, "⚠ 2", "= 1", "1. docs", "0 conflicts")
         assert "lib is not a repository" in screen and "⚠ cannot be merged: 1" in screen
-        await pilot.press("up", "right", "right")
-        await until_shown(app, pilot, "api × cache", "src/router.py", "Router.match")
+        # The cursor begins at the worst.
+        await until_shown(app, pilot, "[⚠ 2]", "api × cache", "src/router.py", "Router.match")
         await pilot.press("enter", "enter")
         await until(pilot, lambda: wanted)
         assert (wanted[0].command, wanted[0].words) == ("review", f"{API} src/router.py")
@@ -95,7 +97,7 @@ async def test_files_of_a_cell_are_chosen_one_by_one(tmp_path: Path):
     async with alone("conflicts", desk_in(tmp_path, fleet)) as (panel, app, pilot):
         wanted = noted(panel, Panel.CommandWanted)
         await until_shown(app, pilot, "⚠ 2")
-        await pilot.press("up", "up", "down", "right")
+        await pilot.press("down", "left")
         await until_shown(app, pilot, "cache × api")
         await pilot.press("enter", "down", "down", "enter")
         await until(pilot, lambda: wanted)
@@ -105,6 +107,28 @@ async def test_files_of_a_cell_are_chosen_one_by_one(tmp_path: Path):
         await pilot.press("left", "enter")  # nothing is shared with the base
         await until(pilot, lambda: len(wanted) == 2)
         assert (wanted[1].command, wanted[1].words) == ("review", CACHE)
+
+
+async def test_the_order_of_the_repository_is_landed_by_a_key(tmp_path: Path):
+    fleet = FakeFleet()
+    fleet.conflict_report = report()
+    async with alone("conflicts", desk_in(tmp_path, fleet)) as (panel, app, pilot):
+        wanted = noted(panel, Panel.CommandWanted)
+        await until_shown(app, pilot, "[⚠ 2]")
+        await pilot.press("enter", "L")
+        await until(pilot, lambda: wanted)
+        order = fleet.conflict_report.repositories[0].landing_order
+        assert (wanted[0].command, wanted[0].words.split()) == ("land", [o.session for o in order])
+
+
+async def test_what_conflicts_with_the_base_counts_in_the_first_line(tmp_path: Path):
+    fleet = FakeFleet()
+    full = report()
+    one = replace(full.repositories[0], pairs=())
+    fleet.conflict_report = replace(full, repositories=(one,))
+    async with alone("conflicts", desk_in(tmp_path, fleet)) as (_, app, pilot):
+        screen = await until_shown(app, pilot, "= same file: 1")
+        assert "no conflicts" not in screen.splitlines()[0]
 
 
 async def test_it_follows_what_happens(tmp_path: Path):

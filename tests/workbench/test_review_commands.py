@@ -6,10 +6,12 @@ from msgspec.structs import replace
 
 from quarterdeck.fleet.api import AgentConflict
 from quarterdeck.fleet.errors import FleetError
+from quarterdeck.fleet.landing.api import LandingConflict, LandingTarget
 from quarterdeck.wire.worktrees import ChangeCounts, ConflictFile, Worktree
 from quarterdeck.workbench.layout.spec import panels_of
 from quarterdeck.workbench.panels.review.panel import ReviewPanel
 from quarterdeck.workbench.screens.landing import LandingScreen
+from quarterdeck.workbench.screens.landing_queue import LandingQueueScreen
 from quarterdeck.workbench.widgets.agent_table import AgentTable
 from tests.support.memory_fleet import FakeFleet
 from tests.support.workbench_app import begin, opened, screen_text, until
@@ -128,12 +130,92 @@ async def test_a_merge_that_fails_stays_open_and_says_why(tmp_path: Path):
         await until(pilot, lambda: not isinstance(app.screen, LandingScreen))
 
 
-async def test_conflicts_open_as_a_panel(tmp_path: Path):
+async def test_a_branch_that_is_checked_out_is_merged_with_its_files(tmp_path: Path):
+    fleet = await fleet_with_changes()
+    fleet.landing_target = LandingTarget(branch="main", commit="1a2b", checkout="/w/tides")
+    async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
+        app.action_command("merge", "parser")
+        await until(pilot, lambda: "update those in /w/tides" in screen_text(app))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: fleet.landed)
+        assert fleet.landed[0].checkout
+
+
+async def test_a_checkout_that_is_not_clean_is_not_updated(tmp_path: Path):
+    fleet = await fleet_with_changes()
+    fleet.landing_target = LandingTarget(
+        branch="main", commit="1a2b", checkout="/w/tides", problem="'/w/tides' has changes"
+    )
+    async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
+        app.action_command("merge", "parser")
+        await until(pilot, lambda: "'/w/tides' has changes" in screen_text(app))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: fleet.landed)
+        assert not fleet.landed[0].checkout
+
+
+async def test_conflicts_are_handed_back_from_the_dialog(tmp_path: Path):
+    fleet = await fleet_with_changes()
+    fleet.landing_conflicts = (LandingConflict(path="a.py", kind="contents"),)
+    fleet.landing_state, fleet.landing_reason = "conflict", "1 file conflicts"
+    async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
+        app.action_command("merge", "parser")
+        await until(pilot, lambda: "ctrl+o asks parser to resolve it" in screen_text(app))
+        await pilot.press("ctrl+o")
+        await until(pilot, lambda: not isinstance(app.screen, LandingScreen))
+        assert fleet.landed[0].hand_to == fleet.find("parser")
+
+
+async def test_agents_land_one_after_the_other_and_a_closed_dialog_tells_the_end(tmp_path: Path):
+    fleet = await fleet_with_changes()
+    fleet.landing_state, fleet.landing_reason = "check", "`make test` failed"
+    async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
+        app.action_command("land", "api parser")
+        await until(pilot, lambda: "2. parser  +41 −12" in screen_text(app))
+        await pilot.press(*"next", "tab", "-", "ctrl+s")
+        await until(pilot, lambda: "1. api  ● is being merged" in screen_text(app))
+        (options,) = fleet.landed
+        assert (options.into, options.skip_check) == ("next", True)
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, LandingQueueScreen))
+        fleet.landing_goes_on.set()
+        told = "landed on next: api; parser its check failed"
+        await until(pilot, lambda: told in screen_text(app))
+
+
+async def test_a_landing_queue_is_stopped_by_a_key(tmp_path: Path):
+    fleet = await fleet_with_changes()
+    async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
+        app.action_command("land", "parser")
+        await until(pilot, lambda: "1. parser  +41 −12" in screen_text(app))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "ctrl+x stop the queue" in screen_text(app))
+        await pilot.press("ctrl+x")
+        await until(pilot, lambda: "1. parser  ✗ cancelled" in screen_text(app))
+
+
+async def test_landing_nobody_says_so(tmp_path: Path):
+    fleet = await fleet_with_changes()
+    async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
+        app.action_command("land", "nobody")
+        await until(pilot, lambda: "no agent 'nobody'" in screen_text(app))
+        app.action_command("land", "")
+        await until(pilot, lambda: "no agent here has changes" in screen_text(app))
+
+
+async def test_conflicts_open_as_a_panel_and_escape_closes_it(tmp_path: Path):
     fleet = await fleet_with_changes()
     async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
         app.action_command("conflicts", "")
         await until(pilot, lambda: "No agents to compare" in screen_text(app))
         assert "conflicts" in {node.widget for node in panels_of(app.main.view.spec)}
+        await pilot.press("L")
+        await until(pilot, lambda: "there is nothing to land" in screen_text(app))
+        await pilot.press("escape")
+        await until(
+            pilot,
+            lambda: "conflicts" not in {node.widget for node in panels_of(app.main.view.spec)},
+        )
 
 
 async def test_a_lead_opens_a_review_without_taking_the_focus(tmp_path: Path):

@@ -313,6 +313,7 @@ class LocalFleet:
             run_beside(self._current.follow(), name="fleet: current state"),
             run_beside(self._radar.run(), name="fleet: radar"),
             run_beside(self._management.keep_tidy(), name="fleet: worktrees"),
+            run_beside(self._management.follow_ends(), name="fleet: landed worktrees"),
         ):
             try:
                 # Before agents work on: what changes from here on is theirs.

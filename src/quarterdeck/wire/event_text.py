@@ -4,6 +4,7 @@ The text is as the agent wrote it: whoever shows it escapes what a terminal woul
 and puts a sign before it. A text may have further lines where a reason has.
 """
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -56,12 +57,14 @@ from .events import (
     WorktreeAssigned,
     WorktreeReleased,
 )
+from .ids import SessionId
 from .permissions import Decider, QuestionAction, Selected
 from .worktrees import ConflictFile
 
 __all__ = [
     "REQUEST_PREFIXES",
     "EventText",
+    "NameFinder",
     "Severity",
     "describe_content",
     "describe_event",
@@ -69,6 +72,15 @@ __all__ = [
 ]
 
 Severity: TypeAlias = Literal["quiet", "info", "warning", "error", "question"]
+
+
+NameFinder: TypeAlias = Callable[[SessionId], str | None]
+"""Finds the name of an agent; None: nobody knows it."""
+
+
+def _no_name(session: SessionId) -> str | None:
+    del session
+    return None
 
 
 class EventText(NamedTuple):
@@ -113,9 +125,14 @@ def describe_content(content: ContentBlock) -> str:
             return f"[{resource.uri}]" + (f"\n{resource.text}" if resource.text else "")
 
 
-def describe_event(event: Event) -> EventText | None:
-    """What to say of an event and how bad it is; None: nothing that a person needs to see."""
+def describe_event(event: Event, find_name: NameFinder = _no_name) -> EventText | None:
+    """What to say of an event and how bad it is; None: nothing that a person needs to see.
+
+    ``find_name``: the name of another agent that the event is about.
+    """
     match event:
+        case ConflictChanged(files=files, other=other):
+            return _conflict(files, find_name(other))
         case Prompted():
             return EventText("info", _prompt(event))
         case PromptDropped(reason=reason):
@@ -244,7 +261,7 @@ def _worktree(event: Event) -> EventText | None:
     match event:
         case WorktreeAssigned(worktree=tree):
             branch = f" on {tree.branch}" if tree.branch else ""
-            return EventText("quiet", f"works in the worktree {tree.path}{branch}")
+            return EventText("quiet", f"works in the worktree {_last(tree.path)}{branch}")
         case WorktreeReleased(path=path, how=how, trash=trash):
             kept = f", kept as {trash}" if trash else ""
             return EventText("info", f"worktree {how}: {path}{kept}")
@@ -256,8 +273,6 @@ def _worktree(event: Event) -> EventText | None:
             return EventText("info", f"landed on {into} ({method}, {commit[:10]})")
         case LandingFailed(into=into, reason=reason):
             return EventText("warning", f"not landed on {into}{_because(reason)}")
-        case ConflictChanged(files=files):
-            return _conflict(files)
         case ReviewCommented(comment=comment):
             where = f"{comment.path}:{comment.line}"
             return EventText("info", f"comment on {where} ({comment.state}): {comment.text}")
@@ -265,13 +280,24 @@ def _worktree(event: Event) -> EventText | None:
             return None
 
 
-def _conflict(files: tuple[ConflictFile, ...]) -> EventText:
+def _last(path: str) -> str:
+    """The name of a worktree: the start of the session tells where it is."""
+    return path.rstrip("/").rpartition("/")[2] or path
+
+
+def _conflict(files: tuple[ConflictFile, ...], other: str | None) -> EventText:
     if not files:
-        return EventText("quiet", "no longer conflicts with the other agent")
-    named = ", ".join(file.path for file in files[:5])
+        return EventText("quiet", f"no longer conflicts with {other or 'the other agent'}")
+    named = ", ".join(_conflict_file(file) for file in files[:5])
+    more = f" and {len(files) - 5} more" if len(files) > 5 else ""
     hard = any(file.kind == "text" for file in files)
-    verb = "conflicts with another agent in" if hard else "and another agent both change"
-    return EventText("warning", f"{verb} {named}")
+    name = other or "another agent"
+    words = f"conflicts with {name} in" if hard else f"changes the same as {name}:"
+    return EventText("warning", f"{words} {named}{more}")
+
+
+def _conflict_file(file: ConflictFile) -> str:
+    return f"{file.path} ({', '.join(file.symbols[:3])})" if file.symbols else file.path
 
 
 def _compaction(event: CompactionChanged) -> EventText | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from quarterdeck.wire.clock import WallClock
+from quarterdeck.wire.event_text import NameFinder
 from quarterdeck.wire.events import CommandsChanged
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.settings import Command
@@ -39,15 +40,18 @@ class TranscriptPages:
 
     MOST = 12
 
-    def __init__(self, fleet: "Fleet") -> None:
+    def __init__(self, fleet: "Fleet", find_name: NameFinder = lambda _: None) -> None:
         self._fleet = fleet
+        self._find_name = find_name
         self._stores: dict[SessionId, TranscriptStore] = {}
         self._reading: set[SessionId] = set()
         self._commands: dict[SessionId, tuple[Command, ...]] = {}
 
     def store(self, session: "SessionId") -> TranscriptStore:
         """The transcript of a session; empty until its first page is read."""
-        store = self._stores.pop(session, None) or TranscriptStore(session, self._reader(session))
+        store = self._stores.pop(session, None) or TranscriptStore(
+            session, self._reader(session), self._find_name
+        )
         self._stores[session] = store
         for old in list(self._stores)[: -self.MOST]:
             del self._stores[old]
@@ -174,7 +178,7 @@ class WorkbenchContext:
     )
 
     def __post_init__(self) -> None:
-        self.pages = TranscriptPages(self.fleet)
+        self.pages = TranscriptPages(self.fleet, self.find_name)
         self.listeners = []
 
     @property
@@ -210,6 +214,11 @@ class WorkbenchContext:
         """Be in another directory: new agents work there."""
         self.cwd = cwd
         self._notify_watchers()
+
+    def find_name(self, session: "SessionId") -> str | None:
+        """The name of an agent."""
+        agent = self.roster.find(session)
+        return agent.name if agent is not None else None
 
     def find_session(self, agent: str) -> "SessionId | None":
         """The session of an agent by its name or session; of several with a name, the last."""

@@ -83,10 +83,12 @@ class FleetActions:
         if text is not None:
             self._show_message(text, False)
 
-    async def spawn(self, options: "SpawnOptions") -> "SessionId | None":
-        """Start an agent; None if it was refused."""
-        info = await self._try(self._app_context.fleet.spawn(options))
-        return info.session if info is not None else None
+    async def spawn(self, options: "SpawnOptions") -> "SessionId":
+        """Start an agent. Raises QuarterdeckError, ValueError if it is refused."""
+        try:
+            return (await self._app_context.fleet.spawn(options)).session
+        finally:
+            self._changed()
 
     async def interrupt(self, agent: "AgentInfo") -> None:
         """End the turn of an agent."""

@@ -321,6 +321,33 @@ async def test_a_check_has_the_ignored_files_and_set_up_that_worktrees_have(yard
     assert purposes == ["setup", "check"]
 
 
+@pytest.mark.parametrize(("days", "stays"), [(0, False), (1, True)])
+async def test_a_worktree_that_landed_while_its_agent_was_live_goes_when_it_ends(
+    yard: Yard, days: int, stays: bool
+):
+    (yard.folder / "home" / "config.toml").write_text(f"[worktrees]\nkeep_days = {days}\n")
+    for name in ("ann", "bob"):
+        options = wish(yard.project, name=name, prompt="say done", worktree=WorktreeOptions())
+        await yard.fleet.spawn(options)
+    await yard.fleet.wait(["ann", "bob"], timeout=SOON)
+    info = await yard.fleet.agent("ann")
+    assert info.worktree is not None
+    path = Path(info.worktree.path)
+    await in_thread((path / "new.txt").write_text, "new\n")
+    landed = await yard.land("ann", into="main", method="merge")
+    assert landed.state == "landed" and await in_thread(path.exists)
+    await yard.fleet.close("ann")
+    await yard.fleet.close("bob")  # whose work has not landed
+    async with asyncio.timeout(SOON):
+        while not stays and "ann" in {one.name for one in await yard.fleet.worktrees()}:
+            await asyncio.sleep(0.02)
+    left = {one.name for one in await yard.fleet.worktrees()}
+    assert left == ({"ann", "bob"} if stays else {"bob"})
+    assert await in_thread(path.exists) is stays
+    branches = await in_thread(git, yard.project, "branch")
+    assert ("quarterdeck/ann" in branches) is stays
+
+
 async def test_worktrees_of_ended_agents_go_after_a_landing_if_that_is_set(yard: Yard):
     (yard.folder / "home" / "config.toml").write_text("[worktrees]\nkeep_days = 0\n")
     options = wish(yard.project, name="ann", prompt="say done", worktree=WorktreeOptions())

@@ -12,7 +12,7 @@ from quarterdeck.config.schema import WorktreeSettings
 from quarterdeck.system.errors import GitError
 from quarterdeck.system.git.repository import find_repository
 from quarterdeck.wire.errors import QuarterdeckError
-from quarterdeck.wire.events import Event, WorktreeAssigned, WorktreeReleased
+from quarterdeck.wire.events import Event, SessionEnded, WorktreeAssigned, WorktreeReleased
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.worktrees import ReleaseKind, Worktree
 
@@ -183,6 +183,32 @@ class WorktreeManagement:
                 await self.prune_worktrees()
             except QuarterdeckError as error:
                 _log.warning("worktrees are not tidied: %s", error)
+
+    async def follow_ends(self) -> None:
+        """Remove landed worktrees as their agents end, if the settings keep them not a day."""
+        current = self._service.current
+        async for record in self._service.journal.follow(current.seq):
+            if not isinstance(record.event, SessionEnded):
+                continue
+            await current.reached(record.seq)
+            try:
+                await self._let_go(record.session)
+            except QuarterdeckError as error:
+                _log.info("the worktree of %s stays: %s", record.session, error)
+
+    async def _let_go(self, session: SessionId) -> None:
+        worktree = self._service.current.get(session).worktree
+        records = await asyncio.to_thread(self._service.records.all)
+        for one in records:
+            if worktree is None or one.worktree.path != worktree.path or one.landed is None:
+                continue
+            settings = await self._settings_of(one)
+            if settings.keep_days > 0:
+                continue
+            known = {one.worktree.path: settings}
+            users, store = await self._users(), self._service.records
+            if await asyncio.to_thread(choose_removable, [one], users, known, store):
+                await self.remove_worktree(one.worktree.path)
 
     async def recover(self) -> None:
         """Finish or take back what was under way when an earlier host was killed."""

@@ -232,6 +232,11 @@ LAYOUT_COMMANDS = (
         target="commands.review:merge_agent",
     ),
     WorkbenchCommand(
+        name="land",
+        help="land AGENTS one after the other; without names, all here, fewest conflicts first",
+        target="commands.review:land_agents",
+    ),
+    WorkbenchCommand(
         name="conflicts",
         help="show conflicts between agents; all: in every repository",
         target="commands.review:open_conflicts",

@@ -7,9 +7,11 @@ from ..panels.review.panel import ReviewPanel
 from ..remote_control import RefusedCallError
 
 if TYPE_CHECKING:
+    from quarterdeck.fleet.api import AgentInfo
+
     from ..app import Workbench
 
-__all__ = ["act_in_review", "merge_agent", "open_conflicts", "open_review"]
+__all__ = ["act_in_review", "land_agents", "merge_agent", "open_conflicts", "open_review"]
 
 
 async def open_review(app: "Workbench", words: str) -> None:
@@ -29,8 +31,10 @@ async def open_conflicts(app: "Workbench", words: str) -> None:
 
     Raises QuarterdeckError.
     """
-    options = {"everywhere": True} if words.strip() == "all" else {}
-    await app.screen_controller.call("open_panel", {"widget": "conflicts", "options": options})
+    options = {"everywhere": words.strip() == "all", "full": True}
+    await app.screen_controller.call(
+        "open_panel", {"widget": "conflicts", "options": options, "where": "tab"}
+    )
 
 
 def act_in_review(app: "Workbench", words: str) -> None:
@@ -65,3 +69,28 @@ async def merge_agent(app: "Workbench", words: str) -> None:
     if result is not None:
         app.show_message(" ".join(text for text, _ in result_spans(result)))
         app.feed.refresh()
+
+
+async def land_agents(app: "Workbench", words: str) -> None:
+    """Land agents one after the other; without names all that work here, fewest conflicts first.
+
+    Raises QuarterdeckError.
+    """
+    from ..screens.landing_queue import LandingQueueScreen
+
+    context = app.context
+    names = words.split()
+    if not names:
+        report = await context.fleet.conflicts(context.cwd)
+        orders = [repository.landing_order for repository in report.repositories]
+        names = [proposal.session for order in orders for proposal in order]
+    agents: list[AgentInfo] = []
+    for name in names:
+        agent = context.roster.find(context.find_session(name))
+        if agent is None:
+            raise RefusedCallError(f"no agent {name!r}")
+        agents.append(agent)
+    if not agents:
+        raise RefusedCallError("no agent here has changes in a worktree; name the agents to land")
+    await app.push_screen_wait(LandingQueueScreen(context.fleet, agents))
+    app.feed.refresh()

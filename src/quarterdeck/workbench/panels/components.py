@@ -1,6 +1,6 @@
 """What panels are built from: head line, page, input line, panels that poll, a placeholder."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AskBar",
     "HeadLine",
+    "KeyHints",
     "MissingOptions",
     "MissingPanel",
     "PagePanel",
@@ -307,3 +308,30 @@ class MissingPanel(Panel):
     def title(self) -> str:
         """See ``Panel``."""
         return f"{self.options.widget} (missing)"
+
+
+class KeyHints(LineCanvas, can_focus=False):
+    """One line of keys and what they do; those that do not fit are left out."""
+
+    def __init__(self) -> None:
+        super().__init__(classes="panel-foot")
+        self._hints: Sequence[tuple[str, str]] = ()
+
+    def show(self, hints: Sequence[tuple[str, str]]) -> None:
+        """Show other keys; the most useful ones first."""
+        if hints != self._hints:
+            self._hints = hints
+            self.refresh()
+
+    def line_at(self, y: int) -> tuple[Line, bool]:
+        """See ``LineCanvas``."""
+        if y:
+            return (), False
+        spans: list[Span] = []
+        for key, words in self._hints:
+            hint: list[Span] = [(" · " if spans else " ", "faint"), (key, "key")]
+            hint.append((f" {words}", "faint"))
+            if width_of((*spans, *hint)) > self.size.width:
+                break
+            spans += hint
+        return tuple(spans), False

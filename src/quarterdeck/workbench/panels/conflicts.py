@@ -14,13 +14,14 @@ from quarterdeck.fleet.radar.api import ConflictReport, RadarAgent, RepositoryCo
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import ChangesLanded, ConflictChanged, WorktreeAssigned
 from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.terminal_text import count_columns, cut_to_width
 from quarterdeck.wire.worktree_events import ChangesCounted, WorktreeReleased
 from quarterdeck.wire.worktrees import ConflictFile, ConflictKind
 
 from ..rendering.lines import Line, Span, clip, wrap
 from ..sanitize import sanitize_line, sanitize_text
 from ..widgets.lines_view import LineCanvas
-from .components import HeadLine, PolledPanel
+from .components import HeadLine, KeyHints, PolledPanel
 from .panel import Panel, PanelOptions
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ _SETTLE = 0.7
 """Seconds after something happened before conflicts are asked for again."""
 _CHANGING = (ConflictChanged, ChangesCounted, ChangesLanded, WorktreeAssigned, WorktreeReleased)
 _NAME = 14
-_CELL = 10
+_CELL, _NARROW = 12, 6
+"""Cells of a column, and where there is little room."""
 _RANKS: dict[ConflictKind, int] = {"text": 0, "symbol": 1, "file": 2}
 _ROLES: dict[ConflictKind, str] = {"text": "bad", "symbol": "warning", "file": "faint"}
 _WORDS: dict[ConflictKind, str] = {
@@ -47,6 +49,12 @@ _WORDS: dict[ConflictKind, str] = {
     "symbol": "same function or class",
     "file": "same file",
 }
+
+
+_COUNTS = 12
+"""Cells for the lines that an agent changed."""
+_KEYS = [("↑↓←→", "choose"), ("enter", "files, review"), ("L", "land in this order")]
+_MORE_KEYS = [("r", "refresh"), ("a", "all repositories")]
 
 
 def describe_kind(kind: ConflictKind) -> str:
@@ -128,6 +136,9 @@ class ConflictMatrix(LineCanvas, can_focus=True):
         session: SessionId
         file: str | None
 
+    class Left(Message):
+        """Escape was pressed where there is nothing to go back to."""
+
     def __init__(self) -> None:
         super().__init__(id="matrix")
         self.report = ConflictReport()
@@ -135,6 +146,10 @@ class ConflictMatrix(LineCanvas, can_focus=True):
         """Words that are shown where there are no agents to compare."""
         self.cursor = 0
         self.column = 0
+        self._cell, self._first = _CELL, 0
+        """How wide a column is, and the first that is shown."""
+        self._is_placed = False
+        """The cursor is where somebody wants it."""
         self._rows: list[_Row] = []
         self._last: tuple[int, ConflictCell] | None = None
         """The repository and the cell whose files are listed."""
@@ -143,6 +158,27 @@ class ConflictMatrix(LineCanvas, can_focus=True):
         """Show another report; the cursor stays on its agent."""
         self.report = report
         self.update()
+        if not self._is_placed and self._place_on_worst():
+            self._moved()
+
+    def _place_on_worst(self) -> bool:
+        """Begin where there is something to see: at the worst conflict."""
+        for number, repository in enumerate(self.report.repositories):
+            cells = find_cells(repository)
+            columns = _columns(repository, cells)
+            if not cells:
+                continue
+            (row, column), _ = min(cells.items(), key=lambda item: _RANKS[item[1].kind])
+            at = [
+                y
+                for y, one in enumerate(self._rows)
+                if (one.repository, one.agent) == (number, row)
+            ]
+            if at:
+                self.cursor, self.column = at[0], columns.index(column)
+                self._is_placed = True
+                return True
+        return False
 
     def update(self) -> None:
         """Work the lines out anew."""
@@ -175,6 +211,17 @@ class ConflictMatrix(LineCanvas, can_focus=True):
         column = row.columns[min(self.column, len(row.columns) - 1)]
         return find_cells(repository).get((row.agent, column))
 
+    @property
+    def landing_order(self) -> list[SessionId]:
+        """The agents of the repository at the cursor, in the order that is proposed."""
+        if not self.report.repositories:
+            return []
+        row = self._rows[self.cursor] if self.cursor < len(self._rows) else None
+        number = row.repository if row is not None and row.repository >= 0 else 0
+        if row is not None and row.file is not None and self._last is not None:
+            number = self._last[0]
+        return [one.session for one in self.report.repositories[number].landing_order]
+
     def action_step(self, step: int) -> None:
         """Go to the next agent, or within the files of a cell to the next of them."""
         row = self._rows[self.cursor] if self.cursor < len(self._rows) else None
@@ -190,8 +237,11 @@ class ConflictMatrix(LineCanvas, can_focus=True):
         self._moved()
 
     def action_back(self) -> None:
-        """Go from the files to the cell that they are of."""
-        if self._last is not None:
+        """Go from the files to the cell that they are of; from there, leave."""
+        row = self._rows[self.cursor] if self.cursor < len(self._rows) else None
+        if row is None or row.file is None:
+            self.post_message(self.Left())
+        elif self._last is not None:
             number, cell = self._last
             for y, row in enumerate(self._rows):
                 if row.repository == number and row.agent == cell.one:
@@ -225,7 +275,7 @@ class ConflictMatrix(LineCanvas, can_focus=True):
         if y not in self._places():
             return
         row = self._rows[y]
-        column = (event.x - _NAME - 2) // _CELL
+        column = self._first + (event.x - _NAME - 2) // self._cell
         is_again = y == self.cursor and (not row.columns or column == self.column)
         self.cursor = y
         if row.columns and 0 <= column < len(row.columns):
@@ -247,6 +297,7 @@ class ConflictMatrix(LineCanvas, can_focus=True):
         self.update()
 
     def _moved(self) -> None:
+        self._is_placed = True
         self.update()
         top, height = self.scroll_offset.y, max(1, self.size.height)
         if not top <= self.cursor < top + height:
@@ -279,17 +330,18 @@ class ConflictMatrix(LineCanvas, can_focus=True):
 
     def _matrix(self, number: int, repository: RepositoryConflicts, width: int) -> list[_Row]:
         agents, cells = repository.agents, find_cells(repository)
-        room = max(1, (width - _NAME - 2) // _CELL)
-        has_base = any(column == "" for _, column in cells)
-        columns = ([""] if has_base else []) + [agent.session for agent in agents]
+        columns = _columns(repository, cells)
         names = {"": "base", **{agent.session: agent.name for agent in agents}}
+        space = max(_NARROW, width - _NAME - 2 - _COUNTS)
+        self._cell = max(_NARROW, min(_CELL, space // max(1, len(columns))))
+        room = max(1, space // self._cell)
         # Where not all columns fit, those around the selected one are shown.
-        first = max(0, min(self.column - room + 1, len(columns) - room))
+        self._first = first = max(0, min(self.column - room + 1, len(columns) - room))
         shown = columns[first : first + room]
         title = sanitize_line(repository.repository, 200)
         rows = [_Row(clip(((title, "heading"),), width))]
         head: list[Span] = [(" " * (_NAME + 2), "text")]
-        head += [(_cell(sanitize_line(names[name], 30)), "faint") for name in shown]
+        head += [(self._fit(" " + sanitize_line(names[name], 30)), "faint") for name in shown]
         if len(columns) > len(shown):
             head.append((f" +{len(columns) - len(shown)}", "faint"))
         rows.append(_Row(clip(tuple(head), width)))
@@ -297,6 +349,10 @@ class ConflictMatrix(LineCanvas, can_focus=True):
             line = self._agent_line(agent, shown, cells, self._is_here(number, agent))
             rows.append(_Row(clip(line, width), number, agent.session, tuple(columns)))
         return rows
+
+    def _fit(self, text: str) -> str:
+        shown = cut_to_width(text, self._cell - 1)
+        return shown + " " * (self._cell - count_columns(shown))
 
     def _is_here(self, number: int, agent: RadarAgent) -> bool:
         row = self._rows[self.cursor] if self.cursor < len(self._rows) else None
@@ -312,8 +368,9 @@ class ConflictMatrix(LineCanvas, can_focus=True):
         cells: dict[tuple[str, str], ConflictCell],
         is_here: bool,
     ) -> Line:
-        name = sanitize_line(agent.name, _NAME)[:_NAME]
-        spans: list[Span] = [("▸ " if is_here else "  ", "key"), (f"{name:<{_NAME}}", "strong")]
+        name = cut_to_width(sanitize_line(agent.name, _NAME * 2), _NAME - 1)
+        name += " " * (_NAME - count_columns(name))
+        spans: list[Span] = [("▸ " if is_here else "  ", "key"), (name, "strong")]
         row = self._rows[self.cursor] if is_here else None
         chosen = (
             row.columns[min(self.column, len(row.columns) - 1)] if row and row.columns else None
@@ -321,7 +378,7 @@ class ConflictMatrix(LineCanvas, can_focus=True):
         for column in shown:
             text, role = _cell_text(agent.session, column, cells)
             is_chosen = is_here and column == chosen
-            spans.append((_cell(f"[{text}]" if is_chosen else f" {text}"), role))
+            spans.append((self._fit(f"[{text}]" if is_chosen else f" {text}"), role))
         if agent.is_landed:
             spans.append((" landed", "good"))
         elif agent.changes is not None:
@@ -344,8 +401,12 @@ class ConflictMatrix(LineCanvas, can_focus=True):
         return _file_rows(self._last[1], width)
 
 
-def _cell(text: str) -> str:
-    return f"{text[: _CELL - 1]:<{_CELL}}"
+def _columns(
+    repository: RepositoryConflicts, cells: dict[tuple[str, str], ConflictCell]
+) -> list[str]:
+    """The base first, if somebody conflicts with it, then the agents."""
+    has_base = any(column == "" for _, column in cells)
+    return ([""] if has_base else []) + [agent.session for agent in repository.agents]
 
 
 def _cell_text(one: str, other: str, cells: dict[tuple[str, str], ConflictCell]) -> tuple[str, str]:
@@ -399,6 +460,8 @@ class ConflictsOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_f
 
     everywhere: bool = False
     """Of all repositories, not only of the current directory's."""
+    full: bool = False
+    """It fills a tab of its own; escape closes it."""
 
 
 class ConflictsPanel(PolledPanel):
@@ -410,6 +473,7 @@ class ConflictsPanel(PolledPanel):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "reload", "refresh"),
         Binding("a", "everywhere", "all repositories, or only this one"),
+        Binding("L", "land", "land the agents in the proposed order"),
     ]
 
     def __init__(self, context: Any, options: ConflictsOptions, *, id: str | None = None) -> None:
@@ -418,15 +482,18 @@ class ConflictsPanel(PolledPanel):
         self._is_waiting = False
         self.head = HeadLine()
         self.matrix = ConflictMatrix()
+        self.foot = KeyHints()
 
     def compose(self) -> ComposeResult:
         """The parts."""
-        yield from (self.head, self.matrix)
+        yield from (self.head, self.matrix, self.foot)
 
     def on_mount(self) -> None:
         """Listen."""
         self.context.listeners.append(self._hear)
         self.head.show("conflicts")
+        back = [("esc", "back")] if self.options.full else []
+        self.foot.show([*_KEYS, *back, *_MORE_KEYS])
 
     def on_unmount(self) -> None:
         """Listen no more."""
@@ -467,17 +534,31 @@ class ConflictsPanel(PolledPanel):
         self._everywhere = not self._everywhere
         self.look_now()
 
+    def action_land(self) -> None:
+        """Land the agents of the repository at the cursor, in the order that is proposed."""
+        names = self.matrix.landing_order
+        if names:
+            self.post_message(Panel.CommandWanted("land", " ".join(names)))
+        else:
+            self.notify("there is nothing to land", severity="warning", markup=False)
+
     def on_conflict_matrix_chosen(self, event: ConflictMatrix.Chosen) -> None:
         """Open the review of a file."""
         event.stop()
         words = f"{event.session} {event.file or ''}".rstrip()
         self.post_message(Panel.CommandWanted("review", words))
 
+    def on_conflict_matrix_left(self, event: ConflictMatrix.Left) -> None:
+        """Close the panel if it fills a tab."""
+        event.stop()
+        if self.options.full:
+            self.post_message(Panel.CommandWanted("close-panel"))
+
     def _show_head(self, report: ConflictReport) -> None:
         kinds = [
             file.kind
             for repository in report.repositories
-            for pair in repository.pairs
+            for pair in (*repository.pairs, *repository.against_base)
             for file in pair.files
         ]
         agents = sum(len(repository.agents) for repository in report.repositories)

@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from quarterdeck.wire.content import ImageContent
 from quarterdeck.wire.conversation import TextPart
-from quarterdeck.wire.event_text import Severity, describe_content, describe_event
+from quarterdeck.wire.event_text import NameFinder, Severity, describe_content, describe_event
 from quarterdeck.wire.events import (
     Checkpointed,
     ChildEnded,
@@ -105,6 +105,8 @@ class BlockBuilder:
     """The end of a turn that began before the first record."""
     most: int | None = MOST_TEXT
     """Characters of one text that are kept; None: all."""
+    find_name: NameFinder = lambda _: None
+    """The name of another agent."""
 
     def take(self, record: Record) -> None:
         """Take in the next record; one that is in already does nothing."""
@@ -258,7 +260,7 @@ class BlockBuilder:
         self.add(block)
 
     def _describe(self, record: Record, event: Event) -> None:
-        if (note := describe_event(event)) is not None:
+        if (note := describe_event(event, self.find_name)) is not None:
             self._end_text()
             self._note(record, note.text, note.severity)
 

@@ -255,7 +255,7 @@ def comment_lines(placed: PlacedComment, width: int, name: str) -> list[Line]:
     state = " · ".join(facts)
     role = {"open": "warning", "resolved": "faint"}.get(comment.state, "good")
     bar: Span = ("      ┃ ", role)
-    room = max(10, width - 8)
+    room = max(10, width - 9)
     text_role = "faint" if comment.state == "resolved" else "text"
     head = f"{sanitize_line(name, 40)}{where}: "
     spans: list[Span] = [(head, "strong"), (sanitize_text(comment.text), text_role)]
@@ -269,9 +269,9 @@ def draw_file_row(file: ChangedFile, width: int, others: tuple[str, ...]) -> Lin
     """A file in the list: its mark, its path, its counts."""
     counts = format_counts(file.added, file.removed) if not file.is_binary else "binary"
     letter = _KIND_LETTERS.get(file.kind, "")
-    signs = (FILE_MARKS["conflict"] if others else "") + (
-        f"❝{file.comments}" if file.comments else ""
-    )
+    conflict = FILE_MARKS["conflict"] if others else ""
+    comments = f"❝{file.comments}" if file.comments else ""
+    signs = " ".join(part for part in (conflict, comments) if part)
     tail = "".join(f" {part}" for part in (signs, letter, counts) if part)
     mark, role = _file_mark(file)
     room = max(6, width - 2 - cell_len(tail))
@@ -308,9 +308,10 @@ def _hunk_title(slot: PatchSlot, number: int, width: int) -> Line:
     states = {"whole": "◆ accepted", "part": "◇ partly accepted"}
     state = states.get(numbered.accepted, "")
     words = f"@@ line {new}" + (f"  {where}" if where else "")
-    line = clip(((words, "hunk"),), max(1, width - len(state) - 1))
-    gap = " " * max(1, width - width_of(line) - len(state))
-    return (*line, (gap, "hunk"), (state, "good")) if state else line
+    line = clip(((words, "hunk"),), max(1, width - len(state) - 2))
+    gap = " " * max(0, width - width_of(line) - len(state) - (1 if state else 0))
+    end: Line = ((state, "good/hunk"), (" ", "hunk")) if state else ()
+    return (*line, (gap, "hunk"), *end)
 
 
 def _line(slot: PatchSlot, row: PatchRow, canvas: RowCanvas) -> Line:

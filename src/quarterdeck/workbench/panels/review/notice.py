@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from quarterdeck.fleet.api import AgentInfo
+    from quarterdeck.fleet.review.api import AgentChanges
     from quarterdeck.wire.ids import SessionId
 
     from .model import ReviewModel
@@ -31,12 +32,7 @@ def head_line(
     target = f" → {sanitize_line(_short(into), 40)}" if into else ""
     files = f"{changes.count:,} file{'s' * (changes.count != 1)}"
     spans: list[Span] = [(f"  {files}  {format_counts(changes.added, changes.removed)}", "text")]
-    viewed = sum(file.mark != "none" for file in changes.files)
-    accepted = sum(file.accepted == "whole" for file in changes.files)
-    if viewed:
-        spans.append((f"  {viewed} of {changes.count:,} viewed", "faint"))
-    if accepted:
-        spans.append((f"  {accepted} accepted", "good"))
+    spans += _progress(model, changes)
     if model.since is not None:
         spans.append(("  since you last looked: l all", "warning"))
     if model.turn is not None:
@@ -50,6 +46,22 @@ def head_line(
         shown = ", ".join(sanitize_line(one, 30) for one in changes.shared_with)
         spans.append((f"  shared with {shown}", "warning"))
     return f"review {name}{target}", spans
+
+
+def _progress(model: "ReviewModel", changes: "AgentChanges") -> list[Span]:
+    """How far the reviewer is."""
+    found: list[Span] = []
+    viewed = sum(file.mark != "none" for file in changes.files)
+    accepted = sum(file.accepted == "whole" for file in changes.files)
+    partly = sum(file.accepted == "part" for file in changes.files)
+    if viewed:
+        found.append((f"  {viewed} of {changes.count:,} viewed", "faint"))
+    if accepted or partly:
+        words = [f"{accepted} accepted"] * (accepted > 0) + [f"{partly} in part"] * (partly > 0)
+        found.append((f"  {', '.join(words)}", "good"))
+    if comments := len(model.comments):
+        found.append((f"  ❝{comments}", "warning" if model.unsent else "faint"))
+    return found
 
 
 def _short(ref: str) -> str:

@@ -23,7 +23,7 @@ from quarterdeck.wire.worktree_events import ChangesCounted
 from ...rendering.lines import Line
 from ...sanitize import sanitize_line
 from ...widgets.picker import Picker
-from ..components import HeadLine, PolledPanel
+from ..components import HeadLine, KeyHints, PolledPanel
 from ..panel import Panel, PanelOptions
 from .actions import ReviewActionName, ReviewActions
 from .document import PatchPlace, RowStyle
@@ -31,7 +31,7 @@ from .lines import comment_lines, note_lines
 from .model import ReviewModel, conflicting_agents
 from .notice import empty_lines, head_line, key_hints
 from .pages import PatchPages
-from .view import CommentInput, KeyHints, PatchCanvas, ReviewFileList
+from .view import CommentInput, PatchCanvas, ReviewFileList
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -281,6 +281,7 @@ class ReviewPanel(PolledPanel):
         else:
             self._show_document()
 
+    @on(PatchCanvas.Resized)
     def _show_comments(self) -> None:
         """Comments may be others; the lines stay."""
         style = self._style()
@@ -440,7 +441,6 @@ class ReviewPanel(PolledPanel):
     def on_resize(self) -> None:
         """The list of files needs room, and so do two sides."""
         self._arrange()
-        self.call_after_refresh(self._show_comments)
 
     def _arrange(self) -> None:
         if not self.is_mounted:

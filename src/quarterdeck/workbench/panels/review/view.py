@@ -1,6 +1,6 @@
 """The parts of a review on the screen: the list of files, the changes, keys, an input."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ from textual.geometry import Offset, Size
 from textual.message import Message
 from textual.widgets import TextArea
 
-from ...rendering.lines import Line, Span, width_of
+from ...rendering.lines import Line
 from ...widgets.lines_view import LineCanvas
 from ...widgets.picker import Picker
 from .document import (
@@ -25,7 +25,7 @@ from .document import (
 from .lines import LinePainter, RowCanvas, draw_file_row, draw_row
 from .model import CommentTarget, ReviewModel
 
-__all__ = ["CommentInput", "KeyHints", "PatchCanvas", "ReviewFileList"]
+__all__ = ["CommentInput", "PatchCanvas", "ReviewFileList"]
 
 _AHEAD = 40
 """Rows above and below the screen whose pages are wanted too."""
@@ -50,33 +50,6 @@ class ReviewFileList(Picker):
             more: Line = ((f"… {changes.count - len(found):,} more files", "faint"),)
             found.append(("", more))
         return found
-
-
-class KeyHints(LineCanvas, can_focus=False):
-    """One line of keys and what they do; those that do not fit are left out."""
-
-    def __init__(self) -> None:
-        super().__init__(classes="panel-foot")
-        self._hints: Sequence[tuple[str, str]] = ()
-
-    def show(self, hints: Sequence[tuple[str, str]]) -> None:
-        """Show other keys; the most useful ones first."""
-        if hints != self._hints:
-            self._hints = hints
-            self.refresh()
-
-    def line_at(self, y: int) -> tuple[Line, bool]:
-        """See ``LineCanvas``."""
-        if y:
-            return (), False
-        spans: list[Span] = []
-        for key, words in self._hints:
-            hint: list[Span] = [(" · " if spans else " ", "faint"), (key, "key")]
-            hint.append((f" {words}", "faint"))
-            if width_of((*spans, *hint)) > self.size.width:
-                break
-            spans += hint
-        return tuple(spans), False
 
 
 class PatchCanvas(LineCanvas, can_focus=True):
@@ -108,6 +81,9 @@ class PatchCanvas(LineCanvas, can_focus=True):
 
     class Moved(Message):
         """The cursor, or what is selected, is another."""
+
+    class Resized(Message):
+        """There is more or less room for the lines."""
 
     def __init__(self, conflicts: Callable[[str], tuple[str, ...]]) -> None:
         super().__init__(id="patch")
@@ -232,6 +208,10 @@ class PatchCanvas(LineCanvas, can_focus=True):
         super().watch_scroll_y(old_value, new_value)
         if round(old_value) != round(new_value):
             self.demand()
+
+    def on_resize(self) -> None:
+        """Comments, and old beside new, are made for a width."""
+        self.post_message(self.Resized())
 
     def on_focus(self) -> None:
         """Show the cursor."""
@@ -420,8 +400,8 @@ class CommentInput(TextArea):
 
     LINES = 4
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "save the comment", priority=True),
-        Binding("ctrl+j,shift+enter", "newline", "new line", priority=True),
+        Binding("enter", "submit", "save the comment"),
+        Binding("ctrl+j,shift+enter", "newline", "new line"),
         Binding("escape", "cancel", "close; the text is kept"),
     ]
 
@@ -436,6 +416,19 @@ class CommentInput(TextArea):
         super().__init__(compact=True, classes="review-comment")
         self.target: CommentTarget | None = None
         self.display = False
+
+    async def _on_key(self, event: events.Key) -> None:
+        # A binding with priority would come before letters that were typed just before it.
+        if event.key == "enter":
+            event.stop()
+            event.prevent_default()
+            self.action_submit()
+        elif event.key in ("ctrl+j", "shift+enter"):
+            event.stop()
+            event.prevent_default()
+            self.action_newline()
+        else:
+            await super()._on_key(event)
 
     def open(self, target: CommentTarget, text: str, below: Offset, width: int) -> None:
         """Ask for a comment, below a place of the screen."""
