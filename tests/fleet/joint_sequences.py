@@ -1,0 +1,139 @@
+"""Plays random sequences of edits, undo, landing and discarding in forked hosts; run as a program.
+
+``joint_sequences.py FOLDER FIRST COUNT LONGEST``: the seeds from FIRST on. In most sequences hosts
+are killed, each right before a change that it is about to make to the disk; the next host has to
+find one state or the other. Prints a line of counts, or the seed and the steps that fail.
+"""
+
+import ctypes
+import os
+import pickle
+import signal
+import struct
+import sys
+import tempfile
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+
+import asyncio
+from tests.support.joint_host import JointHost
+from tests.support.joint_steps import FILES, Step, make_sequence
+from tests.support.joint_world import Picture, World
+from tests.support.scripted_fleet import places_in
+from tests.support.work_trees import git, new_repository
+
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+_BECOME_PARENT_OF_ORPHANS = 36
+_LENGTH = struct.Struct("<Q")
+
+
+class SequenceError(Exception):
+    """A sequence after which something is not as it must be."""
+
+
+def prepare(folder: Path, *, is_tidy: bool) -> World:
+    """A project with a stash, and perhaps settings that let worktrees go at once."""
+    project = new_repository(folder / "project", FILES)
+    (project / "a").write_text("stashed person-9999-0\n")
+    git(project, "stash", "push", "-q")
+    if is_tidy:
+        settings = places_in(folder / "home").config_file
+        settings.parent.mkdir(parents=True)
+        settings.write_text("[worktrees]\nkeep_days = 0\n")
+    return World(folder=folder, project=project)
+
+
+def live(
+    world: World, steps: list[Step], start: int, cut: tuple[Step, Picture] | None
+) -> tuple[World, int, tuple[Step, Picture] | None]:
+    """The life of one host: what it left, the next step, and what it was in the middle of."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        run_host(world, steps, start, cut, writing)
+    os.close(writing)
+    last = None
+    with os.fdopen(reading, "rb") as pipe:
+        while head := pipe.read(_LENGTH.size):
+            last = pickle.loads(pipe.read(_LENGTH.unpack(head)[0]))
+    _, status = os.waitpid(pid, 0)
+    wait_for_orphans()
+    if last is None:
+        raise SequenceError(f"the host did not begin: status {status}")
+    kind, number, *rest = last
+    if kind == "failed":
+        raise SequenceError(f"at step {number}:\n{rest[0]}")
+    if kind == "begin":
+        if not os.WIFSIGNALED(status):
+            raise SequenceError(f"at step {number}: the host ended with status {status}")
+        return rest[0], number + 1, (steps[number], rest[1])
+    return rest[0], number + 1, None
+
+
+def run_host(
+    world: World, steps: list[Step], start: int, cut: tuple[Step, Picture] | None, pipe: int
+) -> None:
+    """Play steps until the last one, or until it is killed."""
+    at = start
+
+    def tell(*message: object) -> None:
+        nonlocal at
+        at = message[1] if isinstance(message[1], int) else at
+        data = pickle.dumps(message)
+        os.write(pipe, _LENGTH.pack(len(data)) + data) if len(data) < 4096 else write_all(pipe, data)
+
+    def write_all(pipe: int, data: bytes) -> None:
+        with os.fdopen(os.dup(pipe), "wb") as file:
+            file.write(_LENGTH.pack(len(data)) + data)
+
+    try:
+        asyncio.run(JointHost(world, steps, tell).run(start, cut))
+        os._exit(0)
+    except BaseException:
+        tell("failed", at, traceback.format_exc())
+        os._exit(1)
+
+
+def wait_for_orphans() -> None:
+    """Wait until programs that the killed host had started are done, as they are at a new start."""
+    with suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
+
+
+def play(seed: int, folder: Path, longest: int) -> tuple[int, int]:
+    """Play one sequence; how many steps and kills it had."""
+    layout, steps = make_sequence(seed, kills=seed % 4 != 3, longest=longest)
+    try:
+        world, number, cut = prepare(folder, is_tidy=seed % 2 == 1), 0, None
+        while number <= len(steps):
+            world, number, cut = live(world, steps, number, cut)
+    except (SequenceError, OSError) as error:
+        shown = "\n".join(f"  {at}: {step}" for at, step in enumerate(steps))
+        again = f"{sys.argv[0]} FOLDER {seed} 1 {longest}"
+        raise SequenceError(f"seed {seed} ({again})\n{layout}\n{shown}\n{error}") from None
+    return len(steps), sum(step.killed_at is not None for step in steps)
+
+
+def main(folder: Path | None, first: int, count: int, longest: int) -> None:
+    ctypes.CDLL(None).prctl(_BECOME_PARENT_OF_ORPHANS, 1, 0, 0, 0)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    steps = kills = 0
+    begun = time.monotonic()
+    for seed in range(first, first + count):
+        with tempfile.TemporaryDirectory(dir=folder) as name:
+            some, killed = play(seed, Path(name).resolve(), longest)
+        steps += some
+        kills += killed
+    print(f"{count} sequences, {steps} steps, {kills} kills, {time.monotonic() - begun:.0f} s")
+
+
+if __name__ == "__main__":
+    where = Path(sys.argv[1]) if sys.argv[1] != "-" else None
+    try:
+        main(where or (Path(MEMORY) if MEMORY else None), *(int(word) for word in sys.argv[2:5]))
+    except SequenceError as error:
+        sys.exit(str(error))
