@@ -5,7 +5,9 @@ are killed, each right before a change that it is about to make to the disk; the
 find one state or the other. Prints a line of counts, or the seed and the steps that fail.
 """
 
+import asyncio
 import ctypes
+import json
 import os
 import pickle
 import signal
@@ -14,10 +16,10 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-import asyncio
 from tests.support.joint_host import JointHost
 from tests.support.joint_steps import FILES, Step, make_sequence
 from tests.support.joint_world import Picture, World
@@ -104,8 +106,8 @@ def wait_for_orphans() -> None:
             os.waitpid(-1, 0)
 
 
-def play(seed: int, folder: Path, longest: int) -> tuple[int, int]:
-    """Play one sequence; how many steps and kills it had."""
+def play(seed: int, folder: Path, longest: int) -> Counter[str]:
+    """Play one sequence; how often what has happened."""
     layout, steps = make_sequence(seed, kills=seed % 4 != 3, longest=longest)
     try:
         world, number, cut = prepare(folder, is_tidy=seed % 2 == 1), 0, None
@@ -115,20 +117,21 @@ def play(seed: int, folder: Path, longest: int) -> tuple[int, int]:
         shown = "\n".join(f"  {at}: {step}" for at, step in enumerate(steps))
         again = f"{sys.argv[0]} FOLDER {seed} 1 {longest}"
         raise SequenceError(f"seed {seed} ({again})\n{layout}\n{shown}\n{error}") from None
-    return len(steps), sum(step.killed_at is not None for step in steps)
+    world.counts["steps"] = len(steps)
+    world.counts["kills"] = sum(step.killed_at is not None for step in steps)
+    return world.counts
 
 
 def main(folder: Path | None, first: int, count: int, longest: int) -> None:
     ctypes.CDLL(None).prctl(_BECOME_PARENT_OF_ORPHANS, 1, 0, 0, 0)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    steps = kills = 0
+    counts: Counter[str] = Counter(sequences=count)
     begun = time.monotonic()
     for seed in range(first, first + count):
         with tempfile.TemporaryDirectory(dir=folder) as name:
-            some, killed = play(seed, Path(name).resolve(), longest)
-        steps += some
-        kills += killed
-    print(f"{count} sequences, {steps} steps, {kills} kills, {time.monotonic() - begun:.0f} s")
+            counts += play(seed, Path(name).resolve(), longest)
+    counts["seconds"] = round(time.monotonic() - begun)
+    print(json.dumps(counts))
 
 
 if __name__ == "__main__":

@@ -45,6 +45,44 @@ _CHANGES = {
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
+class KillSwitch:
+    """Kills this process before its change to the disk of a number, while it is armed.
+
+    Directories that git is given for one command are in ``/tmp``, and are no state.
+    """
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self.is_armed = True
+        self._folder = str(folder)
+        self._left = number
+        self._is_deleting = False
+        """A directory of the folder is deleted; names of its files are relative."""
+
+    def __call__(self, event: str, facts: tuple[object, ...]) -> None:
+        if self.is_armed and self._is_change(event, facts):
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def _is_change(self, event: str, facts: tuple[object, ...]) -> bool:
+        if event in ("subprocess.Popen", "os.posix_spawn"):
+            return True
+        if event == "open":
+            is_write = isinstance(facts[2], int) and facts[2] & _WRITES
+            return bool(is_write) and self._is_inside(facts[0])
+        if event == "shutil.rmtree":
+            self._is_deleting = self._is_inside(facts[0])
+        return event in _CHANGES and self._is_inside(facts[0])
+
+    def _is_inside(self, path: object) -> bool:
+        if not isinstance(path, str | bytes | os.PathLike):
+            return False
+        name = os.fsdecode(path)
+        if not name.startswith("/"):
+            return self._is_deleting
+        return name.startswith(self._folder)
+
+
 class JointHost:
     """Plays steps; ``tell`` is called before and after each, with all that must survive a kill."""
 
@@ -79,22 +117,13 @@ class JointHost:
     @contextmanager
     def danger(self, step: Step) -> Iterator[None]:
         """Where a host is killed: before the change to the disk that the step says."""
-        left, is_armed = step.killed_at or 0, step.killed_at is not None
-
-        def count(event: str, facts: tuple[object, ...]) -> None:
-            nonlocal left
-            if not is_armed:
-                return
-            is_write = event == "open" and isinstance(facts[2], int) and facts[2] & _WRITES
-            if event in _CHANGES or is_write:
-                left -= 1
-                if left == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-        if is_armed:
-            sys.addaudithook(count)
+        if step.killed_at is None:
+            yield
+            return
+        switch = KillSwitch(self.world.folder, step.killed_at)
+        sys.addaudithook(switch)
         yield
-        is_armed = False
+        switch.is_armed = False
 
     # Agents
 
@@ -187,6 +216,7 @@ class JointHost:
         for who in whose:
             self.world.note_turn(who, old, new)
         self.world.fresh.pop(top, None)
+        self.world.counts[step.what] += old != new
         if old != new and len(whose) == 1:
             self.world.fresh[top] = (step.who, old)
 
@@ -200,6 +230,7 @@ class JointHost:
     def check_commit(self, step: Step, before: Picture, after: Picture) -> None:
         top = self.world.places[step.who]
         branches = self.world.branches_of(top, before)
+        self.world.counts["commit"] += after.heads != before.heads
         self.world.check_others(before, after)
         self.world.check_repository(before, after, branches=branches, trees=[top])
         self.world.fresh.pop(top, None)
@@ -267,9 +298,10 @@ class JointHost:
         self.world.check_repository(before, after)
         old, new = before.trees[top], after.trees[top]
         self.world.check_move(step, old, new)
+        self.world.counts[step.what] += old != new
         who, state = self.world.fresh.pop(top, ("", {}))
         if step.what == "undo" and who == step.who and old != new:
-            assert new == state, f"{step} is not what was before the turn"
+            assert new == state, f"{step} is not what was before the turn: {[(p, old.get(p), new.get(p), state.get(p)) for p in {*new, *state} if new.get(p) != state.get(p)]}"
         if step.what != "redo":
             back = self.world.brought_back.setdefault(step.who, set())
             back |= marks_in(new) - marks_in(old)
@@ -300,6 +332,7 @@ class JointHost:
         self, step: Step, before: Picture, after: Picture, known: set[bytes] | None
     ) -> None:
         top, (_, into) = self.world.places[step.who], step.how.split()
+        self.world.counts[f"land {into}"] += 1
         project = str(self.world.project)
         moved = [project] if into == "main" else []
         is_gone = top in before.trees and top not in after.trees
@@ -350,6 +383,7 @@ class JointHost:
         self.keep(outcome.trash, top, before)
 
     def keep(self, trash: str, top: str, before: Picture) -> None:
+        self.world.counts["discard"] += 1
         self.world.kept[trash] = Kept(path=top, state=before.trees[top], head=before.heads[top])
         self.world.fresh.pop(top, None)
 
@@ -374,6 +408,7 @@ class JointHost:
 
     def check_restored(self, trash: str, before: Picture, after: Picture) -> None:
         kept = self.world.kept.pop(trash)
+        self.world.counts["restore"] += 1
         assert after.trees[kept.path] == kept.state, f"{trash} was restored as something else"
         assert after.heads[kept.path] == kept.head
         self.check_ended(kept.path, before, after)
@@ -393,6 +428,7 @@ class JointHost:
         self.check_gone(top, before)
 
     def check_gone(self, top: str, before: Picture) -> None:
+        self.world.counts["remove"] += 1
         self.check_ended(top, before, self.world.look())
         self.world.check_removed(top, before)
         self.world.fresh.pop(top, None)
@@ -408,6 +444,7 @@ class JointHost:
 
     def check_pruned(self, before: Picture, after: Picture) -> None:
         gone = before.trees.keys() - after.trees.keys()
+        self.world.counts["remove"] += len(gone)
         branches = {one for top in gone for one in self.world.branches_of(top, before)}
         self.world.check_others(before, after, gone)
         self.world.check_repository(before, after, branches=branches)
@@ -430,13 +467,16 @@ class JointHost:
     async def check_recovered(self, step: Step, before: Picture) -> None:
         """The step in which the host before was killed has happened, or it has not."""
         after = self.world.look()
+        self.world.counts["killed in the middle"] += 1
         match step.what:
             case "spawn":
                 await self.recover_spawn(step, before)
             case "turn" | "overlap":
                 await self.recover_turn(step, before, after)
+                await self.run_queued()
             case "commit":
                 self.check_commit(step, before, after)
+                await self.run_queued()
             case "undo" | "redo" | "rewind":
                 await self.recover_move(step, before, after)
             case "land":
@@ -472,6 +512,18 @@ class JointHost:
             assert self.world.look() == before, f"undo of the killed {step}"
             await self.fleet.redo(step.who)
             assert self.world.look() == after, f"redo of the killed {step}"
+
+    async def run_queued(self) -> None:
+        """Let prompts that were not delivered run now, and not in a later step."""
+        for who in self.world.places:
+            if (await self.fleet.agent(who)).queue:
+                before = self.world.look()
+                assert await self.wake(who) is not None
+                top = self.world.places[who]
+                after = self.world.look()
+                self.world.check_others(before, after, [top])
+                self.world.note_turn(who, before.trees[top], after.trees[top])
+                self.world.fresh.pop(top, None)
 
     async def recover_move(self, step: Step, before: Picture, after: Picture) -> None:
         top = self.world.places[step.who]

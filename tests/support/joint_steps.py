@@ -3,7 +3,7 @@
 import random
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["AGENTS", "FILES", "Edit", "Step", "find_marks", "make_sequence", "write_script"]
 
@@ -16,7 +16,44 @@ FILES = {
 _MARK = re.compile(rb"(?:person|ann|bob|cat)-\d+-\d+")
 _KINDS = ("line", "line", "line", "new", "new", "append", "delete", "mode", "move", "directory")
 _KINDS += ("link", "binary", "odd")
-_MOST_EVENTS = 90
+_SINGLE = {
+    "turn": 9.0,
+    "overlap": 2,
+    "commit": 2,
+    "person": 5,
+    "person-commit": 1,
+    "person-stash": 0.5,
+    "person-gc": 0.7,
+    "undo": 4,
+    "redo": 1,
+    "rewind": 1.5,
+    "land": 3,
+    "discard": 1,
+    "restore": 2,
+    "remove": 1,
+    "prune": 0.5,
+}
+"""How often each kind of step is chosen."""
+_MOTIFS = (
+    ("turn", "undo", "redo"),
+    ("turn", "turn", "person", "undo", "redo"),
+    ("turn", "undo", "person", "redo"),
+    ("turn", "turn", "turn", "rewind", "person", "redo"),
+    ("turn", "overlap", "undo", "undo", "redo", "redo"),
+    ("turn", "commit", "turn", "land"),
+    ("turn", "land", "turn", "land", "undo"),
+    ("turn", "land", "remove", "undo"),
+    ("person-commit", "turn", "land", "undo"),
+    ("turn", "person", "discard", "undo", "restore", "undo"),
+    ("turn", "discard", "person-gc", "restore", "turn", "redo"),
+    ("turn", "land", "prune", "restore"),
+)
+_KILLED = {"spawn": 1.0, "turn": 1, "overlap": 1, "commit": 1, "undo": 4, "redo": 6, "rewind": 6}
+_KILLED |= {"land": 6, "discard": 6, "restore": 6, "remove": 5, "prune": 3}
+"""How often a host is killed in each kind of step."""
+_CHANGES = {"spawn": 60, "turn": 32, "commit": 32, "overlap": 60, "undo": 9, "redo": 8, "rewind": 9}
+_CHANGES |= {"land": 110, "discard": 80, "restore": 55, "remove": 47, "prune": 50}
+"""How many changes to the disk a step makes, more or less."""
 _IDENTITY = "-c user.name=Agent -c user.email=agent@example.org"
 
 Edit = tuple[str, str, int]
@@ -57,35 +94,26 @@ def make_sequence(seed: int, *, kills: bool, longest: int) -> tuple[dict[str, st
         )
     )
     steps = [Step(what="spawn", who=name, how=layout[name]) for name in AGENTS]
-    steps += [_make_step(chance) for _ in range(chance.randint(5, longest))]
+    length = chance.randint(6, longest)
+    while len(steps) < length + len(AGENTS):
+        steps += _make_motif(chance) if chance.random() < 0.6 else [_make_step(chance)]
     if kills:
-        for number in chance.sample(range(len(steps)), chance.choice((1, 1, 2))):
-            if not steps[number].what.startswith("person"):
-                at = 1 + int(_MOST_EVENTS * chance.random() ** 2)
-                old = steps[number].__dict__
-                steps[number] = Step(**{**old, "back": False, "killed_at": at})
+        weights = [_KILLED.get(step.what, 0.0) for step in steps]
+        for number in set(chance.choices(range(len(steps)), weights, k=chance.choice((1, 2, 2)))):
+            at = chance.randint(1, _CHANGES[steps[number].what])
+            steps[number] = replace(steps[number], back=False, killed_at=at)
     return layout, steps
 
 
-def _make_step(chance: random.Random) -> Step:
-    kinds = {
-        "turn": 9,
-        "overlap": 2,
-        "commit": 2,
-        "person": 5,
-        "person-commit": 1,
-        "person-stash": 0.5,
-        "person-gc": 0.7,
-        "undo": 5,
-        "redo": 2,
-        "rewind": 1.5,
-        "land": 3,
-        "discard": 2,
-        "restore": 2,
-        "remove": 1,
-        "prune": 0.5,
-    }
-    what = chance.choices(list(kinds), list(kinds.values()))[0]
+def _make_motif(chance: random.Random) -> list[Step]:
+    """Steps that have more to do with each other, mostly of one agent."""
+    who = chance.choice(AGENTS)
+    made = [_make_step(chance, what) for what in chance.choice(_MOTIFS)]
+    return [replace(one, who=who) if chance.random() < 0.85 else one for one in made]
+
+
+def _make_step(chance: random.Random, what: str = "") -> Step:
+    what = what or chance.choices(list(_SINGLE), list(_SINGLE.values()))[0]
     how = {
         "land": f"{chance.choice(('squash', 'merge', 'rebase'))} "
         f"{chance.choice(('topic', 'topic', 'main'))}",

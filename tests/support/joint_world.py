@@ -4,6 +4,7 @@ A world lives longer than the hosts that work in it, of which some are killed.
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,8 +65,8 @@ class World:
     """The paths that an agent has ever changed."""
     fresh: dict[str, tuple[str, TreeState]] = field(default_factory=dict)
     """By tree: who ran the last turn in it, and the files before; nothing has happened since."""
-    gone: set[str] = field(default_factory=set)
-    """Trees that were removed."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """How often something has really happened."""
 
     # What there is
 

@@ -161,6 +161,7 @@ class LocalFleet:
             self._current,
             self._notes,
             lambda session: self._crew.get(session),
+            self.worktree_service.check,
             self._work,
         )
 

@@ -80,6 +80,7 @@ class CheckpointService:
     Args:
         environment: the host's own, which has a say in the settings.
         find_agent: the live agent of a session; None if it is not live.
+        check_place: raises AgentNotReadyError if an agent's worktree is gone.
         work: what is begun here is finished there, also when the caller goes away.
     """
 
@@ -91,6 +92,7 @@ class CheckpointService:
         current: LiveIndex,
         notes: LogWriter,
         find_agent: Callable[[SessionId], LiveAgent | None],
+        check_place: Callable[[AgentEntry], Awaitable[None]],
         work: BackgroundTasks,
     ) -> None:
         self._places = places
@@ -99,6 +101,7 @@ class CheckpointService:
         self._current = current
         self._notes = notes
         self._find_agent = find_agent
+        self._check_place = check_place
         self._work = work
         self._snapshots = FleetSnapshots(places.state)
         self._locks: defaultdict[SessionId, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -237,6 +240,8 @@ class CheckpointService:
         move: "Callable[[SessionMover, MoveOptions, bool], Awaitable[Rewound | Redone]]",
     ) -> UndoResult:
         async with self._hold(entry) as session:
+            # Files that are put where a worktree was would keep it from being restored.
+            await self._check_place(await self._current.find(entry.session))
             if session is None:
                 await self._recover(entry)
             files = await self._open_files(entry)
