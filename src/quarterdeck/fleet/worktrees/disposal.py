@@ -42,7 +42,13 @@ from quarterdeck.wire.worktrees import Worktree
 from ..errors import WorktreeError
 from .builder import PROGRAM_IDENTITY, name_start
 from .includes import read_patterns
-from .inspection import WorktreeContent, inspect_worktree, is_merged, list_pending_commits
+from .inspection import (
+    WorktreeContent,
+    inspect_worktree,
+    is_merged,
+    leave_out_landed,
+    list_pending_commits,
+)
 from .record import TrashRecord, WorktreeRecord, WorktreeRecords
 
 __all__ = ["TRASH", "RemovedWorktree", "WorktreeDisposal"]
@@ -75,6 +81,8 @@ class WorktreeDisposal:
     ) -> RemovedWorktree:
         """Remove a worktree in which nothing would be lost; a branch with commits stays.
 
+        What is not committed in it and has landed just so is not lost.
+
         Raises:
             WorktreeError: something in it is not committed; nothing was changed.
             GitError: it cannot be read or deleted.
@@ -82,6 +90,8 @@ class WorktreeDisposal:
         parked = self._park(record)
         try:
             content = self._inspect(parked, settings)
+            repository = expect_repository(parked.parked or "")
+            content = leave_out_landed(content, repository, parked, self._scratch)
             _expect_nothing_lost(parked, content)
             kept = self._branch_kept(parked, content, keeps_branch)
         except BaseException:

@@ -51,6 +51,9 @@ class WorktreeRecord(Struct, frozen=True, kw_only=True):
     """The set-up commands have not run to their end yet."""
     landed: str | None = None
     """The commit that was checked out when its changes were merged."""
+    landed_files: str | None = None
+    """A commit with all its files as they were merged, uncommitted ones too; the first parent is
+    what the branch pointed at then."""
 
 
 class TrashRecord(Struct, frozen=True, kw_only=True):
