@@ -19,7 +19,7 @@ _KINDS += ("link", "binary", "odd")
 _SINGLE = {
     "turn": 9.0,
     "overlap": 2,
-    "commit": 2,
+    "commit": 3,
     "person": 5,
     "person-commit": 1,
     "person-stash": 0.5,
@@ -43,11 +43,15 @@ _MOTIFS = (
     ("turn", "commit", "turn", "land"),
     ("turn", "land", "turn", "land", "undo"),
     ("turn", "land", "remove", "undo"),
+    ("turn", "commit", "remove", "turn"),
+    ("turn", "commit", "land", "remove"),
+    ("turn", "discard", "restore", "land"),
     ("person-commit", "turn", "land", "undo"),
     ("turn", "person", "discard", "undo", "restore", "undo"),
     ("turn", "discard", "person-gc", "restore", "turn", "redo"),
     ("turn", "land", "prune", "restore"),
 )
+_NEEDS_WORKTREE = {"commit", "land", "discard", "remove"}
 _KILLED = {"spawn": 1.0, "turn": 1, "overlap": 1, "commit": 1, "undo": 4, "redo": 6, "rewind": 6}
 _KILLED |= {"land": 6, "discard": 6, "restore": 6, "remove": 5, "prune": 3}
 """How often a host is killed in each kind of step."""
@@ -96,13 +100,20 @@ def make_sequence(seed: int, *, kills: bool, longest: int) -> tuple[dict[str, st
     steps = [Step(what="spawn", who=name, how=layout[name]) for name in AGENTS]
     length = chance.randint(6, longest)
     while len(steps) < length + len(AGENTS):
-        steps += _make_motif(chance) if chance.random() < 0.6 else [_make_step(chance)]
+        more = _make_motif(chance) if chance.random() < 0.6 else [_make_step(chance)]
+        if {step.what for step in more} & _NEEDS_WORKTREE:
+            more = [replace(one, who=_with_worktree(one.who, layout)) for one in more]
+        steps += more
     if kills:
         weights = [_KILLED.get(step.what, 0.0) for step in steps]
         for number in set(chance.choices(range(len(steps)), weights, k=chance.choice((1, 2, 2)))):
             at = chance.randint(1, _CHANGES[steps[number].what])
             steps[number] = replace(steps[number], back=False, killed_at=at)
     return layout, steps
+
+
+def _with_worktree(who: str, layout: dict[str, str]) -> str:
+    return who if layout[who] != "shared" else "ann"
 
 
 def _make_motif(chance: random.Random) -> list[Step]:

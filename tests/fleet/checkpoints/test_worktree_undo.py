@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from quarterdeck.fleet.api import AgentInfo, SpawnOptions
 from quarterdeck.fleet.errors import AgentNotReadyError
 from quarterdeck.fleet.local import LocalFleet
 from quarterdeck.wire.worktrees import WorktreeOptions
@@ -80,6 +81,44 @@ async def test_a_state_directory_within_a_work_tree_is_no_part_of_it(
         assert (state / "ours").read_text() == "ours\n" and (inside / "x").exists()
         await fleet.undo("bob")
         assert not (inside / "n.txt").exists() and (inside / "x").exists()
+
+
+async def spawn_native(fleet: LocalFleet, cwd: Path, name: str, **fields: object) -> AgentInfo:
+    """Our own agent, which has written ``hello.txt``."""
+    options = {"model": "scripted/default", "mode": "accept-edits", "prompt": "scene:write"}
+    wanted = SpawnOptions.of(cwd=str(cwd), name=name, **options, **fields)
+    await fleet.spawn(wanted)
+    (info,) = await fleet.wait([name], timeout=SOON)
+    assert info.state == "idle"
+    return info
+
+
+async def test_our_own_agent_can_undo_in_its_worktree(project: Path, tmp_path: Path):
+    places = places_in(tmp_path / "home")
+    checkout = await asyncio.to_thread(state_of, project)
+    async with LocalFleet.open(places, {}) as fleet:
+        info = await spawn_native(fleet, project, "nat", worktree=WorktreeOptions())
+        assert info.worktree is not None
+        top = Path(info.worktree.path)
+        assert top.is_relative_to(places.state)
+        after, repository = state_of(top), await asyncio.to_thread(untouched, top)
+        assert after.keys() - checkout.keys() == {b"hello.txt"}
+        assert (await fleet.undo("nat")).restored == 1
+        assert state_of(top) == checkout
+        await fleet.redo("nat")
+        assert state_of(top) == after
+        assert await asyncio.to_thread(untouched, top) == repository
+    assert state_of(project) == checkout
+
+
+async def test_our_own_agent_sees_no_state_directory_within_its_work_tree(tmp_path: Path):
+    work = await asyncio.to_thread(new_repository, tmp_path / "work", {"a.txt": "a\n"})
+    async with LocalFleet.open(places_in(work / "home"), {}) as fleet:
+        await spawn_native(fleet, work, "nat")
+        (turn,) = await fleet.turns("nat")
+        assert turn.paths == ("hello.txt",)
+        assert (await fleet.undo("nat")).restored == 1
+        assert not (work / "hello.txt").exists()
 
 
 async def test_nothing_is_undone_where_a_discarded_worktree_was(fleet: LocalFleet, project: Path):
