@@ -83,12 +83,11 @@ async def test_a_state_directory_within_a_work_tree_is_no_part_of_it(
         assert not (inside / "n.txt").exists() and (inside / "x").exists()
 
 
-async def spawn_native(fleet: LocalFleet, cwd: Path, name: str, **fields: object) -> AgentInfo:
-    """Our own agent, which has written ``hello.txt``."""
-    options = {"model": "scripted/default", "mode": "accept-edits", "prompt": "scene:write"}
-    wanted = SpawnOptions.of(cwd=str(cwd), name=name, **options, **fields)
-    await fleet.spawn(wanted)
-    (info,) = await fleet.wait([name], timeout=SOON)
+async def spawn_native(fleet: LocalFleet, cwd: Path, **fields: object) -> AgentInfo:
+    """Our own agent, whose shell has written a file that no tool call names."""
+    options = {"model": "scripted/default", "mode": "full-auto", "prompt": "scene:shell"}
+    await fleet.spawn(SpawnOptions.of(cwd=str(cwd), name="nat", **options, **fields))
+    (info,) = await fleet.wait(["nat"], timeout=SOON)
     assert info.state == "idle"
     return info
 
@@ -97,12 +96,12 @@ async def test_our_own_agent_can_undo_in_its_worktree(project: Path, tmp_path: P
     places = places_in(tmp_path / "home")
     checkout = await asyncio.to_thread(state_of, project)
     async with LocalFleet.open(places, {}) as fleet:
-        info = await spawn_native(fleet, project, "nat", worktree=WorktreeOptions())
+        info = await spawn_native(fleet, project, worktree=WorktreeOptions())
         assert info.worktree is not None
         top = Path(info.worktree.path)
         assert top.is_relative_to(places.state)
         after, repository = state_of(top), await asyncio.to_thread(untouched, top)
-        assert after.keys() - checkout.keys() == {b"hello.txt"}
+        assert after.keys() - checkout.keys() == {b"made-by-shell.txt"}
         assert (await fleet.undo("nat")).restored == 1
         assert state_of(top) == checkout
         await fleet.redo("nat")
@@ -114,11 +113,11 @@ async def test_our_own_agent_can_undo_in_its_worktree(project: Path, tmp_path: P
 async def test_our_own_agent_sees_no_state_directory_within_its_work_tree(tmp_path: Path):
     work = await asyncio.to_thread(new_repository, tmp_path / "work", {"a.txt": "a\n"})
     async with LocalFleet.open(places_in(work / "home"), {}) as fleet:
-        await spawn_native(fleet, work, "nat")
+        await spawn_native(fleet, work)
         (turn,) = await fleet.turns("nat")
-        assert turn.paths == ("hello.txt",)
+        assert turn.paths == ("made-by-shell.txt",)
         assert (await fleet.undo("nat")).restored == 1
-        assert not (work / "hello.txt").exists()
+        assert not (work / "made-by-shell.txt").exists()
 
 
 async def test_nothing_is_undone_where_a_discarded_worktree_was(fleet: LocalFleet, project: Path):
