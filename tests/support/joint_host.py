@@ -238,7 +238,8 @@ class JointHost:
     # The person
 
     async def do_person(self, step: Step, number: int, before: Picture) -> None:
-        top = self.world.places.get(step.how, str(self.world.project))
+        where = step.who if step.how == "where" else step.how
+        top = self.world.places.get(where, str(self.world.project))
         if top in before.trees:
             await self.run_shell(top, write_script(f"person-{number}", step.edits))
             self.world.fresh.pop(top, None)
@@ -534,6 +535,8 @@ class JointHost:
         if after != before and step.what != "redo":
             await self.fleet.redo(step.who)
             assert self.world.look() == before, f"redo of the killed {step}"
+            await self.move(step)
+            assert self.world.look() == after, f"the killed {step} was done by half"
 
     def recover_landing(self, step: Step, before: Picture, after: Picture) -> None:
         name = f"refs/heads/{step.how.split()[1]}"

@@ -40,12 +40,16 @@ _MOTIFS = (
     ("turn", "undo", "person", "redo"),
     ("turn", "turn", "turn", "rewind", "person", "redo"),
     ("turn", "overlap", "undo", "undo", "redo", "redo"),
+    ("overlap", "undo", "redo", "undo"),
+    ("overlap", "person", "rewind"),
     ("turn", "commit", "turn", "land"),
     ("turn", "land", "turn", "land", "undo"),
     ("turn", "land", "remove", "undo"),
     ("turn", "commit", "remove", "turn"),
     ("turn", "commit", "land", "remove"),
     ("turn", "discard", "restore", "land"),
+    ("turn", "land", "turn", "remove"),
+    ("turn", "land", "person", "prune"),
     ("person-commit", "turn", "land", "undo"),
     ("turn", "person", "discard", "undo", "restore", "undo"),
     ("turn", "discard", "person-gc", "restore", "turn", "redo"),
@@ -101,9 +105,7 @@ def make_sequence(seed: int, *, kills: bool, longest: int) -> tuple[dict[str, st
     length = chance.randint(6, longest)
     while len(steps) < length + len(AGENTS):
         more = _make_motif(chance) if chance.random() < 0.6 else [_make_step(chance)]
-        if {step.what for step in more} & _NEEDS_WORKTREE:
-            more = [replace(one, who=_with_worktree(one.who, layout)) for one in more]
-        steps += more
+        steps += [replace(one, who=_find_one(one, layout, more)) for one in more]
     if kills:
         weights = [_KILLED.get(step.what, 0.0) for step in steps]
         for number in set(chance.choices(range(len(steps)), weights, k=chance.choice((1, 2, 2)))):
@@ -112,15 +114,24 @@ def make_sequence(seed: int, *, kills: bool, longest: int) -> tuple[dict[str, st
     return layout, steps
 
 
-def _with_worktree(who: str, layout: dict[str, str]) -> str:
-    return who if layout[who] != "shared" else "ann"
+def _find_one(step: Step, layout: dict[str, str], around: list[Step]) -> str:
+    """An agent that can do what the step and those around it are about."""
+    kinds = {one.what for one in around}
+    able = [step.who, *(who for who in AGENTS if who != step.who)]
+    if kinds & _NEEDS_WORKTREE:
+        able = [who for who in able if layout[who] != "shared"]
+    elif "overlap" in kinds:
+        tops = {who: who if layout[who] == "own" else layout[who] for who in AGENTS}
+        tops = {who: top for who, top in tops.items() if list(tops.values()).count(top) > 1}
+        able = [who for who in able if who in tops] or able
+    return able[0]
 
 
 def _make_motif(chance: random.Random) -> list[Step]:
     """Steps that have more to do with each other, mostly of one agent."""
     who = chance.choice(AGENTS)
     made = [_make_step(chance, what) for what in chance.choice(_MOTIFS)]
-    return [replace(one, who=who) if chance.random() < 0.85 else one for one in made]
+    return [replace(one, who=who) if chance.random() < 0.9 else one for one in made]
 
 
 def _make_step(chance: random.Random, what: str = "") -> Step:
@@ -128,7 +139,7 @@ def _make_step(chance: random.Random, what: str = "") -> Step:
     how = {
         "land": f"{chance.choice(('squash', 'merge', 'rebase'))} "
         f"{chance.choice(('topic', 'topic', 'main'))}",
-        "person": chance.choice(("project", "project", "ann", "bob")),
+        "person": chance.choice(("project", "ann", "where", "where")),
     }.get(what, "")
     has_edits = what in ("turn", "overlap", "person")
     return Step(

@@ -43,6 +43,8 @@ class WorktreeRecord(Struct, frozen=True, kw_only=True):
     git_dir: str | None = None
     """The directory that git knows it by; None while that is not made yet."""
     stage: WorktreeStage = "making"
+    restored_from: str | None = None
+    """The commit in the trash, if it was restored from there."""
     created: int = 0
     """Microseconds since the epoch, as all times."""
     parked: str | None = None
