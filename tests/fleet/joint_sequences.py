@@ -10,7 +10,6 @@ import ctypes
 import json
 import os
 import pickle
-import signal
 import struct
 import sys
 import tempfile
@@ -26,7 +25,6 @@ from tests.support.joint_world import Picture, World
 from tests.support.scripted_fleet import places_in
 from tests.support.work_trees import git, new_repository
 
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 _BECOME_PARENT_OF_ORPHANS = 36
 _LENGTH = struct.Struct("<Q")
 
@@ -81,13 +79,10 @@ def run_host(
     """Play steps until the last one, or until it is killed."""
     at = start
 
-    def tell(*message: object) -> None:
+    def tell(kind: str, number: int, *rest: object) -> None:
         nonlocal at
-        at = message[1] if isinstance(message[1], int) else at
-        data = pickle.dumps(message)
-        os.write(pipe, _LENGTH.pack(len(data)) + data) if len(data) < 4096 else write_all(pipe, data)
-
-    def write_all(pipe: int, data: bytes) -> None:
+        at = number
+        data = pickle.dumps((kind, number, *rest))
         with os.fdopen(os.dup(pipe), "wb") as file:
             file.write(_LENGTH.pack(len(data)) + data)
 
@@ -122,9 +117,8 @@ def play(seed: int, folder: Path, longest: int) -> Counter[str]:
     return world.counts
 
 
-def main(folder: Path | None, first: int, count: int, longest: int) -> None:
+def main(folder: Path, first: int, count: int, longest: int) -> None:
     ctypes.CDLL(None).prctl(_BECOME_PARENT_OF_ORPHANS, 1, 0, 0, 0)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     counts: Counter[str] = Counter(sequences=count)
     begun = time.monotonic()
     for seed in range(first, first + count):
@@ -135,8 +129,7 @@ def main(folder: Path | None, first: int, count: int, longest: int) -> None:
 
 
 if __name__ == "__main__":
-    where = Path(sys.argv[1]) if sys.argv[1] != "-" else None
     try:
-        main(where or (Path(MEMORY) if MEMORY else None), *(int(word) for word in sys.argv[2:5]))
+        main(Path(sys.argv[1]), *(int(word) for word in sys.argv[2:5]))
     except SequenceError as error:
         sys.exit(str(error))

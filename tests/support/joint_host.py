@@ -1,4 +1,6 @@
 """A host that plays steps of a joint sequence with a fleet of its own, and checks each of them."""
+# Looking at files for a moment is fine here: nobody waits for this process.
+# ruff: noqa: ASYNC240
 
 import asyncio
 import io
@@ -9,78 +11,28 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quarterdeck.agent.checkpoints.errors import CheckpointError
 from quarterdeck.fleet.api import AgentInfo
 from quarterdeck.fleet.checkpoints.api import UndoResult
 from quarterdeck.fleet.errors import AgentNotReadyError, FleetError, NoSuchAgentError, WorktreeError
 from quarterdeck.fleet.landing.api import LandingOptions
-from quarterdeck.fleet.local import LocalFleet
 from quarterdeck.wire.content import text
 from quarterdeck.wire.worktrees import WorktreeOptions
 
 from .deadlines import SOON
 from .joint_steps import AGENTS, Step, commit_script, find_marks, write_script
 from .joint_world import Kept, Picture, World, marks_in
+from .kill_switch import KillSwitch
 from .scripted_fleet import fleet_of, wish
 from .work_trees import git
 from .working_agents import WorkingLink, prompt, workers
 
+if TYPE_CHECKING:
+    from quarterdeck.fleet.local import LocalFleet
+
 __all__ = ["JointHost"]
-
-_CHANGES = {
-    "os.chmod",
-    "os.link",
-    "os.mkdir",
-    "os.posix_spawn",
-    "os.remove",
-    "os.rename",
-    "os.rmdir",
-    "os.symlink",
-    "os.truncate",
-    "shutil.rmtree",
-    "subprocess.Popen",
-}
-_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-
-
-class KillSwitch:
-    """Kills this process before its change to the disk of a number, while it is armed.
-
-    Directories that git is given for one command are in ``/tmp``, and are no state.
-    """
-
-    def __init__(self, folder: Path, number: int) -> None:
-        self.is_armed = True
-        self._folder = str(folder)
-        self._left = number
-        self._is_deleting = False
-        """A directory of the folder is deleted; names of its files are relative."""
-
-    def __call__(self, event: str, facts: tuple[object, ...]) -> None:
-        if self.is_armed and self._is_change(event, facts):
-            self._left -= 1
-            if self._left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    def _is_change(self, event: str, facts: tuple[object, ...]) -> bool:
-        if event in ("subprocess.Popen", "os.posix_spawn"):
-            return True
-        if event == "open":
-            is_write = isinstance(facts[2], int) and facts[2] & _WRITES
-            return bool(is_write) and self._is_inside(facts[0])
-        if event == "shutil.rmtree":
-            self._is_deleting = self._is_inside(facts[0])
-        return event in _CHANGES and self._is_inside(facts[0])
-
-    def _is_inside(self, path: object) -> bool:
-        if not isinstance(path, str | bytes | os.PathLike):
-            return False
-        name = os.fsdecode(path)
-        if not name.startswith("/"):
-            return self._is_deleting
-        return name.startswith(self._folder)
 
 
 class JointHost:
@@ -192,7 +144,8 @@ class JointHost:
         first = await self.wake(step.who)
         second = await self.wake(same[0]) if same else None
         if first is None or second is None:
-            return await self.do_turn(step, number, before)
+            await self.do_turn(step, number, before)
+            return
         whose = (step.who, same[0])
         with self.danger(step):
             for who, link, edits in zip(
@@ -302,7 +255,8 @@ class JointHost:
         self.world.counts[step.what] += old != new
         who, state = self.world.fresh.pop(top, ("", {}))
         if step.what == "undo" and who == step.who and old != new:
-            assert new == state, f"{step} is not what was before the turn: {[(p, old.get(p), new.get(p), state.get(p)) for p in {*new, *state} if new.get(p) != state.get(p)]}"
+            wrong = {path for path in {*new, *state} if new.get(path) != state.get(path)}
+            assert not wrong, f"{step} is not what was before the turn: {wrong}"
         if step.what != "redo":
             back = self.world.brought_back.setdefault(step.who, set())
             back |= marks_in(new) - marks_in(old)
@@ -495,7 +449,8 @@ class JointHost:
         info = await self.find(step.who)
         if info is None:
             plain = Step(what="spawn", who=step.who, how=step.how)
-            return await self.do_spawn(plain, 0, self.world.look())
+            await self.do_spawn(plain, 0, self.world.look())
+            return
         self.note_place(step, info)
         after = self.world.look()
         self.world.check_others(before, after)
@@ -506,7 +461,8 @@ class JointHost:
         top = self.world.places[step.who]
         if step.what == "overlap":
             same = [who for who in AGENTS if self.world.places[who] == top]
-            return self.check_turn(step, before, after, (*same, ""))
+            self.check_turn(step, before, after, (*same, ""))
+            return
         self.check_turn(step, before, after, (step.who,))
         if after != before:
             await self.fleet.undo(step.who)

@@ -59,8 +59,8 @@ _NEEDS_WORKTREE = {"commit", "land", "discard", "remove"}
 _KILLED = {"spawn": 1.0, "turn": 1, "overlap": 1, "commit": 1, "undo": 4, "redo": 6, "rewind": 6}
 _KILLED |= {"land": 6, "discard": 6, "restore": 6, "remove": 5, "prune": 3}
 """How often a host is killed in each kind of step."""
-_CHANGES = {"spawn": 60, "turn": 32, "commit": 32, "overlap": 60, "undo": 9, "redo": 8, "rewind": 9}
-_CHANGES |= {"land": 110, "discard": 80, "restore": 55, "remove": 47, "prune": 50}
+_CHANGES = {"spawn": 70, "turn": 40, "commit": 30, "overlap": 70, "undo": 14, "redo": 14}
+_CHANGES |= {"rewind": 18, "land": 160, "discard": 95, "restore": 42, "remove": 60, "prune": 60}
 """How many changes to the disk a step makes, more or less."""
 _IDENTITY = "-c user.name=Agent -c user.email=agent@example.org"
 

@@ -77,14 +77,16 @@ class World:
     def look(self) -> Picture:
         """Everything as it is now."""
         tops = [top for top in self.tops() if os.path.lexists(f"{top}/.git")]
+        listed = git(self.project, "for-each-ref", "--format=%(refname) %(objectname)")
+        refs = dict(line.split(" ") for line in listed.splitlines())
         heads, indexes, pointers = {}, {}, {}
         for top in tops:
             own = self._git_dir(top)
             index = own / "index"
             indexes[top] = index.read_bytes() if index.exists() else None
             pointers[top] = (own / "HEAD").read_bytes()
-            heads[top] = git(Path(top), "rev-parse", "HEAD").strip()
-        listed = git(self.project, "for-each-ref", "--format=%(refname) %(objectname)")
+            name = pointers[top].decode().strip().removeprefix("ref: ")
+            heads[top] = refs.get(name, name)
         common = self.project / ".git"
         own_files = [common / "config", common / "logs/refs/stash", *(common / "hooks").glob("*")]
         return Picture(
@@ -92,7 +94,7 @@ class World:
             indexes=indexes,
             heads=heads,
             pointers=pointers,
-            refs=dict(line.split(" ") for line in listed.splitlines()),
+            refs=refs,
             files={str(one): one.read_bytes() if one.exists() else None for one in own_files},
         )
 

@@ -304,6 +304,8 @@ class LocalFleet:
             async with fleet._running():
                 await fleet._landing.recover()
                 await fleet._management.recover()
+                await fleet._checkpoints.finish_restores()
+                fleet._work.start(fleet._checkpoints.recover(), name="fleet: recover checkpoints")
                 if resume_running:
                     await fleet._resume_all(recovered)
                 yield fleet
@@ -316,8 +318,6 @@ class LocalFleet:
             run_beside(self._management.keep_tidy(), name="fleet: worktrees"),
         ):
             try:
-                # Before agents work on: what changes from here on is theirs.
-                self._work.start(self._checkpoints.recover(), name="fleet: recover checkpoints")
                 yield
             finally:
                 # Also when it is cancelled while stopping: no process of an agent may be left.

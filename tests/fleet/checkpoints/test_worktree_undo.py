@@ -1,6 +1,5 @@
 """Undo in worktrees that are in the default place, below our own state directory."""
 # Looking at a file for a moment is fine in a test.
-# ruff: noqa: ASYNC240
 
 import asyncio
 from collections.abc import AsyncIterator
