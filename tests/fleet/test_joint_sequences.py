@@ -57,6 +57,6 @@ def test_nothing_is_lost_and_what_was_discarded_comes_back(first: int):
 
 @pytest.mark.stress
 def test_three_hundred_sequences():
-    counts = play(1000, 300, longest=16, seconds=880)
+    counts = play(1000, 300, longest=12, seconds=880)
     assert counts["sequences"] == 300
     assert counts.keys() >= HAPPENS
