@@ -161,6 +161,7 @@ class LocalFleet:
             self._current,
             self._notes,
             lambda session: self._crew.get(session),
+            self.worktree_service.check,
             self._work,
         )
 
@@ -303,6 +304,8 @@ class LocalFleet:
             async with fleet._running():
                 await fleet._landing.recover()
                 await fleet._management.recover()
+                await fleet._checkpoints.finish_restores()
+                fleet._work.start(fleet._checkpoints.recover(), name="fleet: recover checkpoints")
                 if resume_running:
                     await fleet._resume_all(recovered)
                 yield fleet
@@ -316,8 +319,6 @@ class LocalFleet:
             run_beside(self._management.follow_ends(), name="fleet: landed worktrees"),
         ):
             try:
-                # Before agents work on: what changes from here on is theirs.
-                self._work.start(self._checkpoints.recover(), name="fleet: recover checkpoints")
                 yield
             finally:
                 # Also when it is cancelled while stopping: no process of an agent may be left.

@@ -133,3 +133,18 @@ async def test_many_agents_in_one_directory_share_snapshots(
         assert (one.paths, one.shared) == ((f"{name}.txt",), ())
     await asyncio.gather(*(fleet.undo(name) for name in names))
     assert sorted(await asyncio.to_thread(state_of, work)) == [b"a.txt", b"b.txt"]
+
+
+async def test_what_is_kept_keeps_what_it_stands_in_the_way_of(
+    fleet: LocalFleet, casting: Casting, work: Path
+):
+    ann = await at_work(fleet, casting, work, "ann")
+    bob = await at_work(fleet, casting, work, "bob")
+    await begin(fleet, ann, "ann", "hold rm b.txt; echo ann > own.txt")
+    await begin(fleet, bob, "bob", "hold mkdir b.txt; echo bob > b.txt/in")
+    await end(fleet, ann, "ann")
+    await end(fleet, bob, "bob")
+    done = await fleet.undo("ann")
+    assert [one.path for one in done.kept] == ["b.txt", "b.txt/in"]
+    assert not (work / "own.txt").exists()
+    assert (work / "b.txt" / "in").read_text() == "bob\n"

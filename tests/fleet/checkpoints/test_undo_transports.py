@@ -97,15 +97,57 @@ async def test_the_turn_of_a_host_that_was_killed_is_undone(tmp_path: Path):
         assert len(ends) == 1
 
 
-def _kill_host(home: Path, work: Path) -> None:
+UNDOING_HOST = """
+import asyncio, os, sys
+from pathlib import Path
+from tests.support.kill_switch import KillSwitch
+from tests.support.scripted_fleet import fleet_of
+from tests.support.working_agents import at_work, prompt, workers
+
+async def main(home, work, number):
+    casting = workers()
+    async with fleet_of(Path(home), casting) as fleet:
+        await at_work(fleet, casting, Path(work), "ann")
+        await prompt(fleet, "ann", "echo two >> a.txt; echo new > new.txt; rm b.txt; mkdir c; >c/d")
+        print("holds", flush=True)
+        sys.addaudithook(KillSwitch(Path(home).parent, int(number)))
+        await fleet.undo("ann")
+        os._exit(3)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("number", [9, 11, 13])
+async def test_an_undo_that_a_killed_host_had_begun_is_done_when_the_next_is_open(
+    tmp_path: Path, number: int
+):
+    files = {"a.txt": "one\n", "b.txt": "b\n"}
+    work = await asyncio.to_thread(new_repository, tmp_path / "work", files)
+    before = state_of(work)
+    await asyncio.to_thread(
+        _kill_host, tmp_path / "home", work, UNDOING_HOST, str(number), is_killed_by_itself=True
+    )
+    cut = state_of(work)
+    async with fleet_of(tmp_path / "home", workers()) as fleet:
+        assert state_of(work) == before != cut
+        await fleet.redo("ann")
+        assert (work / "new.txt").read_text() == "new\n"
+
+
+def _kill_host(
+    home: Path, work: Path, host: str = HOST, *more: str, is_killed_by_itself: bool = False
+) -> None:
     environment = {"PATH": os.environ["PATH"], "HOME": str(home)}
     root = Path(__file__).parents[3]
-    words = [sys.executable, "-c", HOST, str(home), str(work)]
+    words = [sys.executable, "-c", host, str(home), str(work), *more]
     with subprocess.Popen(words, cwd=root, env=environment, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"holds\n"
-        child.send_signal(signal.SIGKILL)
-        child.wait(SOON)
+        if not is_killed_by_itself:
+            child.send_signal(signal.SIGKILL)
+        assert child.wait(SOON) == -signal.SIGKILL
 
 
 async def test_an_agent_that_can_goes_back_in_its_conversation(tmp_path: Path):

@@ -8,7 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from quarterdeck.config.trust import TrustStore
-from quarterdeck.fleet.errors import LandingRefusedError, NoSuchAgentError, NoSuchLandingError
+from quarterdeck.fleet.errors import (
+    LandingRefusedError,
+    NoSuchAgentError,
+    NoSuchLandingError,
+    WorktreeError,
+)
 from quarterdeck.fleet.landing.api import LandingOptions, LandingQueueInfo, LandingResult
 from quarterdeck.fleet.local import LocalFleet
 from quarterdeck.wire.events import (
@@ -371,6 +376,50 @@ async def test_worktrees_of_ended_agents_go_after_a_landing_if_that_is_set(yard:
     assert (await yard.fleet.agent("ann")).worktree is None
     listed = await in_thread(git, yard.project, "ls-tree", "--name-only", "main")
     assert listed.split() == ["a.txt", "b.txt", "more.txt", "most.txt", "new.txt"]
+
+
+async def spawn_with_worktree(yard: Yard, name: str) -> Path:
+    await yard.fleet.spawn(wish(yard.project, name=name, worktree=WorktreeOptions()))
+    await yard.fleet.wait([name], timeout=SOON)
+    info = await yard.fleet.agent(name)
+    assert info.worktree is not None
+    return Path(info.worktree.path)
+
+
+async def test_what_a_live_agent_had_not_committed_counts_as_kept_once_it_has_landed(yard: Yard):
+    (yard.folder / "home" / "config.toml").write_text("[worktrees]\nkeep_days = 0\n")
+    tops = {name: await spawn_with_worktree(yard, name) for name in ("same", "more", "half")}
+    for name, top in tops.items():
+        (top / f"{name}.txt").write_text("new\n")
+        (top / "a.txt").write_text("a\nB\nc\n")
+        assert (await yard.land(name, into="main")).state in ("landed", "unchanged")
+        await yard.fleet.close(name)
+    (tops["more"] / "late.txt").write_text("not landed\n")
+    (tops["half"] / "b.txt").write_text("staged, and nowhere else\n")
+    await in_thread(git, tops["half"], "add", "b.txt")
+    (tops["half"] / "b.txt").write_text("b\n")
+    assert [one.name for one in await yard.fleet.prune_worktrees()] == ["same"]
+    assert not await in_thread(tops["same"].exists)
+    assert "quarterdeck/same" not in await in_thread(git, yard.project, "branch")
+    for name, words in (("more", "late.txt"), ("half", "b.txt")):
+        with pytest.raises(WorktreeError, match=words):
+            await yard.fleet.remove_worktree(name)
+    assert (tops["more"] / "late.txt").read_text() == "not landed\n"
+    await in_thread((tops["more"] / "late.txt").unlink)
+    assert [one.name for one in await yard.fleet.prune_worktrees()] == ["more"]
+
+
+async def test_what_has_landed_is_not_kept_any_more_when_its_branch_went_back(yard: Yard):
+    (yard.folder / "home" / "config.toml").write_text("[worktrees]\nkeep_days = 0\n")
+    top = await spawn_with_worktree(yard, "ann")
+    (top / "new.txt").write_text("new\n")
+    before = await in_thread(tip_of, yard.project, "main")
+    assert (await yard.land("ann", into="main")).state == "landed"
+    await yard.fleet.close("ann")
+    await in_thread(git, yard.project, "branch", "-f", "main", before)
+    assert await yard.fleet.prune_worktrees() == []
+    with pytest.raises(WorktreeError, match=r"new.txt"):
+        await yard.fleet.remove_worktree("ann")
 
 
 async def test_a_queue_lands_one_after_the_other(yard: Yard):

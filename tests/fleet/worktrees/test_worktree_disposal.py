@@ -288,10 +288,42 @@ def test_a_process_that_is_killed_while_it_makes(yard, cut):
     gone = yard.disposal.recover()
     if cut in ("foreign", "edited"):
         assert gone == [] and top.exists()
+        assert yard.record(made).stage == "ready"
     else:
         assert gone == [made.worktree] and not top.exists()
         assert git(yard.project, "worktree", "list").count("\n") == 1
         assert yard.records.all() == []
+
+
+@pytest.mark.parametrize("cut", ["half", "whole", "edited"])
+def test_a_process_that_is_killed_while_it_restores(yard, cut):
+    (yard.project / ".gitattributes").write_text("*.txt text eol=crlf\n")
+    git(yard.project, "add", "-A")
+    git(yard.project, "commit", "-qm", "attributes")
+    made = yard.make()
+    top = Path(made.worktree.path)
+    dirty(top)
+    before = state_of(top)
+    trash = yard.disposal.discard(yard.record(made), SETTINGS).trash
+    commit = git(yard.project, "rev-parse", trash.reference).strip()
+    restored = yard.disposal.restore(trash)
+    # As it was before the end of that: nothing is noted, and the trash is there.
+    git(yard.project, "update-ref", trash.reference, commit)
+    yard.records.write_trash(trash)
+    yard.records.write(replace(restored, stage="making", git_dir=None))
+    if cut == "half":
+        (top / "staged.txt").unlink()
+        (top / "a.txt").write_bytes(b"chan")
+    elif cut == "edited":
+        (top / "mine.txt").write_text("a person's\n")
+    gone = yard.disposal.recover()
+    if cut == "edited":
+        assert gone == [] and yard.record(made).stage == "ready"
+        yard.disposal.discard(yard.record(made), SETTINGS)
+    else:
+        assert gone == [restored.worktree] and not top.exists()
+    yard.disposal.restore(trash)
+    assert state_of(top) == before
 
 
 def test_nothing_of_a_hostile_repository_runs(tmp_path):

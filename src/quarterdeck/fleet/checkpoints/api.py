@@ -132,7 +132,7 @@ class FleetCheckpoints(Protocol):
 
         Raises:
             NoSuchAgentError: there is no such agent.
-            AgentNotReadyError: its turn is running; interrupt it first.
+            AgentNotReadyError: its turn is running; interrupt it first. Or its worktree is gone.
             NothingToUndoError: there is no such turn, or nothing of it is left to undo.
             FilesKeptError: no file can be restored; nothing was changed.
             ContentMissingError, RestoreError: it cannot be done; nothing was changed.

@@ -84,7 +84,7 @@ class SelectivePlanner:
         # What is kept may stand in the way of what was to come: again, until nothing new is kept.
         while True:
             known = dict(attempt.kept)
-            attempt = self._attempt(by_path, known, force)
+            attempt = self._attempt(by_path, dict(known), force)
             if attempt.kept.keys() == known.keys():
                 break
         if attempt.kept and not attempt.changes:

@@ -80,6 +80,7 @@ class CheckpointService:
     Args:
         environment: the host's own, which has a say in the settings.
         find_agent: the live agent of a session; None if it is not live.
+        check_place: raises AgentNotReadyError if an agent's worktree is gone.
         work: what is begun here is finished there, also when the caller goes away.
     """
 
@@ -91,6 +92,7 @@ class CheckpointService:
         current: LiveIndex,
         notes: LogWriter,
         find_agent: Callable[[SessionId], LiveAgent | None],
+        check_place: Callable[[AgentEntry], Awaitable[None]],
         work: BackgroundTasks,
     ) -> None:
         self._places = places
@@ -99,12 +101,14 @@ class CheckpointService:
         self._current = current
         self._notes = notes
         self._find_agent = find_agent
+        self._check_place = check_place
         self._work = work
         self._snapshots = FleetSnapshots(places.state)
         self._locks: defaultdict[SessionId, asyncio.Lock] = defaultdict(asyncio.Lock)
         """Held while a turn of a session runs, or its files are restored."""
         self._held_notes: dict[SessionId, str] = {}
         """For agents whose last prompt was a command, which takes no note."""
+        self._is_recovered = asyncio.Event()
 
     # For those who run agents
 
@@ -142,18 +146,38 @@ class CheckpointService:
             return content
         return (text(note), *content)
 
-    async def recover(self) -> None:
-        """Finish what hosts that were killed had begun: turns, and restoring of files."""
-        for session in await asyncio.to_thread(self._find_left_over):
+    async def finish_restores(self) -> None:
+        """Finish restoring of files that hosts which were killed had begun."""
+        for session in await asyncio.to_thread(self._find_left_over, "restoring"):
             try:
                 entry = await self._current.find(session)
-                if not entry.is_native:
-                    async with self._locks[session]:
-                        await self._recover(entry)
+                async with self._locks[session]:
+                    await self._check_place(entry)
+                    await (await self._open_history(entry)).finish()
             except NoSuchAgentError:
                 continue
             except (QuarterdeckError, OSError) as error:
-                _log.warning("the last turn of %s cannot be undone: %s", session, error)
+                _log.warning("the last undo of %s is not finished: %s", session, error)
+
+    async def recover(self) -> None:
+        """Record the turns that ran when a host was killed; no turn or undo begins before that."""
+        try:
+            for session in await asyncio.to_thread(self._find_left_over, "turn"):
+                try:
+                    entry = await self._current.find(session)
+                    if not entry.is_native:
+                        async with self._locks[session]:
+                            await self._recover(entry)
+                except NoSuchAgentError:
+                    continue
+                except (QuarterdeckError, OSError) as error:
+                    _log.warning("the last turn of %s cannot be undone: %s", session, error)
+        finally:
+            self._is_recovered.set()
+
+    async def wait_recovered(self) -> None:
+        """Wait until what is changed from now on counts as no turn's of a killed host."""
+        await self._is_recovered.wait()
 
     async def delete(self, session: SessionId) -> None:
         """Delete what is kept of a session's files."""
@@ -236,7 +260,10 @@ class CheckpointService:
         entry: AgentEntry,
         move: "Callable[[SessionMover, MoveOptions, bool], Awaitable[Rewound | Redone]]",
     ) -> UndoResult:
+        await self.wait_recovered()
         async with self._hold(entry) as session:
+            # Files that are put where a worktree was would keep it from being restored.
+            await self._check_place(await self._current.find(entry.session))
             if session is None:
                 await self._recover(entry)
             files = await self._open_files(entry)
@@ -332,15 +359,9 @@ class CheckpointService:
 
     # After a kill
 
-    def _find_left_over(self) -> list[SessionId]:
+    def _find_left_over(self, name: str) -> list[SessionId]:
         top = self._places.state / "checkpoints"
-        return sorted(
-            {
-                SessionId(path.parent.name)
-                for name in ("turn", "restoring")
-                for path in top.glob(f"ses_*/{name}")
-            }
-        )
+        return sorted(SessionId(path.parent.name) for path in top.glob(f"ses_*/{name}"))
 
     async def _recover(self, entry: AgentEntry) -> None:
         """Finish what is left of a session that is not live."""
@@ -414,6 +435,7 @@ class AgentTurns:
     ) -> AsyncGenerator[tuple[ContentBlock, ...]]:
         """Around a turn: nothing is restored meanwhile. Gives the prompt, perhaps with a note."""
         entry = self._entry_of()
+        await self._service.wait_recovered()
         async with self._service.lock_of(entry.session):
             content = await self._service.add_note(entry, content)
             if not entry.is_native or not self._settings.enabled:

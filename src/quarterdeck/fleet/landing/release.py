@@ -15,13 +15,17 @@ class WorktreeRelease:
     def __init__(self, worktrees: WorktreeManagement) -> None:
         self._worktrees = worktrees
 
-    async def __call__(self, session: SessionId, worktree: Worktree, commit: str) -> str | None:
+    async def __call__(
+        self, session: SessionId, worktree: Worktree, commit: str, files: str | None
+    ) -> str | None:
         """Note that everything up to a commit is on another branch; what was done beyond that.
+
+        ``files``: a commit with what was not committed then, too.
 
         Raises:
             WorktreeError, GitError, ConfigError: it could not be removed.
         """
-        await self._worktrees.mark_landed(worktree, commit)
+        await self._worktrees.mark_landed(worktree, commit, files)
         settings = await self._worktrees.settings(worktree.repository)
         if worktree.is_adopted or "merge" not in settings.remove_after or settings.keep_days > 0:
             return None

@@ -39,7 +39,7 @@ from .intent import ReferencesMovedError
 from .lander import Lander, PreparedLanding
 from .message import add_trailers, parse_trailer, propose_message
 from .plan import LandingPlan
-from .work import write_rest
+from .work import landed_reference, write_rest
 
 __all__ = [
     "LandingContext",
@@ -66,8 +66,9 @@ class LandingContext(Struct, frozen=True, kw_only=True):
     read_last_words: Callable[[SessionId, int], Awaitable[str]]
     deliver: Callable[[str, str], Awaitable[None]]
     """Give an agent a prompt, resuming it if need be. Raises QuarterdeckError."""
-    release: Callable[[SessionId, Worktree, str], Awaitable[str | None]]
-    """Let go of a worktree whose commit has landed; returns what a person must know."""
+    release: Callable[[SessionId, Worktree, str, str | None], Awaitable[str | None]]
+    """Let go of a worktree whose commit has landed, and the files of another commit with it;
+    returns what a person must know."""
 
 
 def is_at_work(entry: AgentEntry) -> bool:
@@ -287,11 +288,13 @@ class LandingWorker:
     ) -> str | None:
         """Let go of the worktree; a failure is told and changes nothing else."""
         worktree = self.context.current.get(session).worktree
-        is_whole = plan.rest is not None or not landing.work.is_dirty
-        if worktree is None or options.keep_worktree or not is_whole:
+        if worktree is None or options.keep_worktree:
             return None
         try:
-            return await self.context.release(session, worktree, plan.rest or landing.work.head)
+            name = landed_reference(session, landing.into)
+            files = await asyncio.to_thread(read_reference, landing.repository, name)
+            commit = plan.rest or landing.work.head
+            return await self.context.release(session, worktree, commit, files)
         except QuarterdeckError as error:
             return f"the worktree was not removed: {error}"
 

@@ -42,7 +42,13 @@ from quarterdeck.wire.worktrees import Worktree
 from ..errors import WorktreeError
 from .builder import PROGRAM_IDENTITY, name_start
 from .includes import read_patterns
-from .inspection import WorktreeContent, inspect_worktree, is_merged, list_pending_commits
+from .inspection import (
+    WorktreeContent,
+    inspect_worktree,
+    is_merged,
+    leave_out_landed,
+    list_pending_commits,
+)
 from .record import TrashRecord, WorktreeRecord, WorktreeRecords
 
 __all__ = ["TRASH", "RemovedWorktree", "WorktreeDisposal"]
@@ -75,6 +81,8 @@ class WorktreeDisposal:
     ) -> RemovedWorktree:
         """Remove a worktree in which nothing would be lost; a branch with commits stays.
 
+        What is not committed in it and has landed just so is not lost.
+
         Raises:
             WorktreeError: something in it is not committed; nothing was changed.
             GitError: it cannot be read or deleted.
@@ -82,6 +90,8 @@ class WorktreeDisposal:
         parked = self._park(record)
         try:
             content = self._inspect(parked, settings)
+            repository = expect_repository(parked.parked or "")
+            content = leave_out_landed(content, repository, parked, self._scratch)
             _expect_nothing_lost(parked, content)
             kept = self._branch_kept(parked, content, keeps_branch)
         except BaseException:
@@ -140,7 +150,12 @@ class WorktreeDisposal:
             )
         branch, is_new = _free_branch(repository, worktree.branch, trash.tip)
         worktree = replace(worktree, branch=branch)
-        record = WorktreeRecord(name=trash.name, worktree=worktree, created=read_wall_clock())
+        record = WorktreeRecord(
+            name=trash.name,
+            worktree=worktree,
+            restored_from=trash.commit,
+            created=read_wall_clock(),
+        )
         self._records.write(record)
         try:
             made = add_worktree(
@@ -184,6 +199,8 @@ class WorktreeDisposal:
                 elif record.stage == "making" and self._is_worthless(record):
                     self._finish(record)
                     gone.append(record.worktree)
+                elif record.stage == "making":
+                    self._keep_half_made(record)
             except (GitError, OSError):
                 continue  # the next start tries again
         return gone
@@ -326,6 +343,12 @@ class WorktreeDisposal:
             id="", path=worktree.path, git_dir=record.git_dir or f"{worktree.path}/.git", head=""
         )
 
+    def _keep_half_made(self, record: WorktreeRecord) -> None:
+        """Let a worktree be used as it is: somebody has changed something in it already."""
+        linked = self._find_linked(record)
+        if linked is not None and linked.head:
+            self._records.write(replace(record, stage="ready", git_dir=linked.git_dir))
+
     def _is_worthless(self, record: WorktreeRecord) -> bool:
         """Whether a half-made worktree has nothing but what was checked out or copied into it."""
         worktree = record.worktree
@@ -341,11 +364,13 @@ class WorktreeDisposal:
         if repository.top != worktree.path:
             return False
         directory = self._scratch / secrets.token_hex(8)
+        start = record.restored_from or worktree.start or worktree.base
+        if record.restored_from is not None:
+            repository = replace(repository, attributes=RAW_ATTRIBUTES)
         try:
             recorder = TreeRecorder(repository, directory)
             recorder.empty()
             tree = recorder.take()
-            start = worktree.start or worktree.base
             words = ("diff-tree", "-r", "-z", "--no-renames", "--diff-filter=d", start, tree)
             found = repository.change(words, alternates=(recorder.objects or "",)).data
             return _are_beginnings(repository, found)

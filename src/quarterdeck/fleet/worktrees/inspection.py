@@ -3,23 +3,29 @@
 # ruff: noqa: PTH118
 
 import os
+import secrets
+import shutil
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from quarterdeck.system.errors import GitError
 from quarterdeck.system.git.references import BRANCHES, read_reference, resolve_commit
 from quarterdeck.system.git.repository import GitRepository, expect_repository, read_whole
+from quarterdeck.system.git.tree_snapshot import TreeRecorder
 from quarterdeck.wire.worktrees import Worktree
 
 from .includes import list_included
-from .record import IncludedFile
+from .record import IncludedFile, WorktreeRecord
 
 __all__ = [
     "WorktreeContent",
     "count_commits",
     "inspect_worktree",
     "is_merged",
+    "leave_out_landed",
     "list_pending_commits",
     "measure_directory",
 ]
@@ -45,6 +51,8 @@ class WorktreeContent(Struct, frozen=True, kw_only=True):
     branch: str | None
     changed: tuple[bytes, ...] = ()
     """Tracked files that are not as committed."""
+    staged: tuple[bytes, ...] = ()
+    """Those of which the index has content that is neither committed nor in the file."""
     untracked: tuple[bytes, ...] = ()
     included: tuple[bytes, ...] = ()
     """Ignored files that were copied into it and changed, or that match the list and are new."""
@@ -71,12 +79,15 @@ def inspect_worktree(
     """
     words = ("status", "-z", "--porcelain=v2", "--untracked-files=all", "--no-renames")
     changed: list[bytes] = []
+    staged: list[bytes] = []
     untracked: list[bytes] = []
     within: list[bytes] = []
     for entry in repository.ask(words, seconds=_SECONDS).data.split(b"\0"):
         kind = entry[:2]
         if kind == b"1 ":
             changed.append(entry.split(b" ", 8)[8])
+            if b"." not in entry[2:4]:
+                staged.append(changed[-1])
         elif kind == b"u ":
             changed.append(entry.split(b" ", 10)[10])
         elif kind == b"? ":
@@ -87,6 +98,7 @@ def inspect_worktree(
         head=resolve_commit(repository, "HEAD"),
         branch=repository.branch if repository.is_on_branch else None,
         changed=tuple(changed),
+        staged=tuple(staged),
         untracked=tuple(untracked),
         included=tuple(_changed_includes(repository, included, patterns)),
         repositories=tuple(within),
@@ -99,6 +111,34 @@ def inspect_worktree(
             None,
         ),
     )
+
+
+def leave_out_landed(
+    content: WorktreeContent, repository: GitRepository, record: WorktreeRecord, scratch: Path
+) -> WorktreeContent:
+    """The same without uncommitted files if all of them have landed as they are now.
+
+    ``scratch``: a directory for what this needs. Raises GitError.
+    """
+    is_dirty = content.changed or content.untracked
+    # What was carried along is the person's, and is not landed.
+    if record.landed_files is None or record.worktree.start is not None or not is_dirty:
+        return content
+    words = ("rev-parse", "--verify", "--quiet", "--end-of-options")
+    names = (f"{record.landed_files}^{{tree}}", f"{record.landed_files}^1")
+    found = [repository.ask((*words, name), accepted=(0, 1, 128)) for name in names]
+    if any(one.code for one in found):
+        return content
+    tree, result = (one.data.decode().strip() for one in found)
+    words = ("for-each-ref", f"--contains={result}", "--count=1", BRANCHES)
+    if not repository.ask(words, seconds=_SECONDS).data.strip():
+        return content
+    directory = scratch / secrets.token_hex(8)
+    try:
+        now = TreeRecorder(repository, directory, seconds=_SECONDS).take()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    return replace(content, changed=content.staged, untracked=()) if now == tree else content
 
 
 def list_pending_commits(repository: GitRepository) -> list[str]:

@@ -43,6 +43,8 @@ class WorktreeRecord(Struct, frozen=True, kw_only=True):
     git_dir: str | None = None
     """The directory that git knows it by; None while that is not made yet."""
     stage: WorktreeStage = "making"
+    restored_from: str | None = None
+    """The commit in the trash, if it was restored from there."""
     created: int = 0
     """Microseconds since the epoch, as all times."""
     parked: str | None = None
@@ -51,6 +53,9 @@ class WorktreeRecord(Struct, frozen=True, kw_only=True):
     """The set-up commands have not run to their end yet."""
     landed: str | None = None
     """The commit that was checked out when its changes were merged."""
+    landed_files: str | None = None
+    """A commit with all its files as they were merged, uncommitted ones too; the first parent is
+    what the branch pointed at then."""
 
 
 class TrashRecord(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from quarterdeck.wire.clock import read_wall_clock
 
 from ..agent_entry import AgentEntry
 from .includes import read_patterns
-from .inspection import inspect_worktree, is_merged, measure_directory
+from .inspection import inspect_worktree, is_merged, leave_out_landed, measure_directory
 from .record import TrashRecord, WorktreeRecord, WorktreeRecords
 
 __all__ = ["choose_removable", "is_expired"]
@@ -82,6 +82,7 @@ def _may_go(
         included = records.included(record.worktree.path)
         patterns = (*settings.include_ignored, *read_patterns(record.worktree.repository))
         content = inspect_worktree(repository, included, patterns)
+        content = leave_out_landed(content, repository, record, records.directory / "scratch")
     except GitError:
         return False
     return not content.is_dirty and not content.repositories

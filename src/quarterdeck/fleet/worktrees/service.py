@@ -198,11 +198,15 @@ class WorktreeService:
             timeout=settings.timeout,
         )
 
-    async def mark_landed(self, worktree: Worktree, commit: str) -> None:
-        """Note that everything up to a commit of a worktree is on another branch."""
+    async def mark_landed(self, worktree: Worktree, commit: str, files: str | None) -> None:
+        """Note that everything up to a commit of a worktree is on another branch.
+
+        ``files``: see ``WorktreeRecord.landed_files``.
+        """
         record = await asyncio.to_thread(self.records.find, worktree.path)
         if record is not None:
-            await asyncio.to_thread(self.records.write, replace(record, landed=commit))
+            marked = replace(record, landed=commit, landed_files=files)
+            await asyncio.to_thread(self.records.write, marked)
 
     async def _find_path(self, name: str) -> str:
         """Where an existing worktree is. Raises InvalidOptionsError."""
