@@ -25,6 +25,8 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _AT_ONCE = 4
+_TOGETHER = 100
+"""Files of one directory that one thread copies."""
 
 
 class CopiedFile(Struct, frozen=True, kw_only=True):
@@ -58,7 +60,9 @@ class TreeCopier:
         """
         folders = groupby(sorted(names, key=_parts), key=lambda name: name.rpartition(b"/")[0])
         batches = [
-            (folder, [name.rpartition(b"/")[2] for name in group]) for folder, group in folders
+            (folder, some)
+            for folder, group in folders
+            for some in _pieces([name.rpartition(b"/")[2] for name in group])
         ]
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copy") as pool:
             return [one for done in pool.map(self._copy_folder, batches) for one in done]
@@ -173,6 +177,10 @@ def _step(descriptor: int, name: bytes) -> int:
     below = os.open(name, _DIRECTORY, dir_fd=descriptor)
     os.close(descriptor)
     return below
+
+
+def _pieces(names: list[bytes]) -> list[list[bytes]]:
+    return [names[start : start + _TOGETHER] for start in range(0, len(names), _TOGETHER)]
 
 
 def _parts(name: bytes) -> tuple[bytes, bytes]:

@@ -12,6 +12,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -42,7 +43,12 @@ _MOST_LINE = 100_000
 _MOST_LIST = 10_000_000
 _MAKING = "quarterdeck is making it"
 """Why a worktree is locked until it is complete: ``git worktree prune`` must not take it."""
-_CHECKOUT = ("checkout.workers=0", "core.fsync=none", "index.threads=true")
+_CHECKOUT = (
+    # More processes write faster and use more CPU time for it. Other agents are at work.
+    f"checkout.workers={max(1, (os.cpu_count() or 1) // 4)}",
+    "core.fsync=none",
+    "index.threads=true",
+)
 
 
 class LinkedWorktree(Struct, frozen=True, kw_only=True):
@@ -81,6 +87,7 @@ def add_worktree(
     creates_branch: bool = True,
     tree: str | None = None,
     attributes: bytes | None = None,
+    beside: Callable[[], object] | None = None,
     seconds: float = 600.0,
 ) -> GitRepository:
     """Make a worktree at ``path``, which must not exist; when this raises nothing of it is left.
@@ -93,11 +100,14 @@ def add_worktree(
         creates_branch: the branch is made, and must not exist; else it must, at ``commit``.
         tree: what the files are, if that is not what the commit has; the index is the commit's.
         attributes: in place of the repository's own when the files are written.
+        beside: runs in a thread while git writes the files, and has ended when this returns or
+            raises. It must not touch what has the name of a file or directory of the tree.
         seconds: how long the checkout may take.
 
     Raises:
         GitError: it cannot be made: the place or the branch is taken, or git failed.
         OSError: a directory or file cannot be written.
+        Exception: whatever ``beside`` raises.
     """
     path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
     if branch is not None and branch in branch_holders(repository):
@@ -121,7 +131,11 @@ def add_worktree(
         Path(path, ".git").write_bytes(b"gitdir: " + os.fsencode(git_dir) + b"\n")
         _copy_sparse_settings(repository, git_dir)
         made = expect_repository(path)
-        check_out_tree(made, commit, tree, attributes=attributes, seconds=seconds)
+        with ThreadPoolExecutor(1, thread_name_prefix="worktree") as pool:
+            other = pool.submit(beside) if beside is not None else None
+            check_out_tree(made, commit, tree, attributes=attributes, seconds=seconds)
+            if other is not None:
+                other.result()
         os.unlink(f"{git_dir}/locked")
     except BaseException:
         for step in reversed(undo):
