@@ -134,7 +134,7 @@ class TreeCopier:
             how = os.O_TRUNC if self._replaces else os.O_EXCL
             new = os.open(name, _WRITE | how, stat.S_IMODE(status.st_mode), dir_fd=target)
             try:
-                self._fill(old, new)
+                self._fill(old, new, status.st_size)
                 os.fchmod(new, stat.S_IMODE(status.st_mode))
                 os.utime(new, ns=(status.st_atime_ns, status.st_mtime_ns))
             except BaseException:
@@ -146,30 +146,41 @@ class TreeCopier:
         finally:
             os.close(old)
 
-    def _fill(self, old: int, new: int) -> None:
-        if self._can_clone:
-            try:
-                fcntl.ioctl(new, _CLONE, old)
-                return
-            except OSError as error:
-                if error.errno in _FATAL:
-                    raise
-                self._can_clone = False  # this file system cannot, or these are two of them
-        if sys.platform == "linux":
-            try:
-                while os.copy_file_range(old, new, _PIECE):
-                    pass
-            except OSError as error:
-                if error.errno in _FATAL:
-                    raise
+    def _fill(self, old: int, new: int, size: int) -> None:
+        if self._clone(old, new) or _copy_range(old, new, size):
+            return
         # Whatever is still missing: some file systems copy nothing that way, and say no word.
         while piece := os.read(old, 1 << 20):
             view = memoryview(piece)
             while view:
                 view = view[os.write(new, view) :]
 
+    def _clone(self, old: int, new: int) -> bool:
+        """Share the blocks, if the file system can."""
+        if self._can_clone:
+            try:
+                fcntl.ioctl(new, _CLONE, old)
+            except OSError as error:
+                if error.errno in _FATAL:
+                    raise
+                self._can_clone = False  # this file system cannot, or these are two of them
+        return self._can_clone
+
 
 _FATAL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
+
+
+def _copy_range(old: int, new: int, size: int) -> bool:
+    """Let the kernel copy as many bytes as a file had when it was opened; False: it did not."""
+    if sys.platform != "linux" or not size:
+        return False
+    try:
+        while size > 0 and (done := os.copy_file_range(old, new, _PIECE)):
+            size -= done
+    except OSError as error:
+        if error.errno in _FATAL:
+            raise
+    return size <= 0
 
 
 def _step(descriptor: int, name: bytes) -> int:

@@ -456,10 +456,11 @@ def _top_of(directory: str) -> str | None:
         return None
 
 
-def _submodule_notices(entries: list[bytes]) -> Iterator[NoticePosted]:
-    names = [
-        os.fsdecode(line.partition(b"\t")[2]) for line in entries if line.startswith(b"160000")
-    ]
+def _submodule_notices(entries: bytes) -> Iterator[NoticePosted]:
+    if b"160000 " not in entries:
+        return
+    lines = (line for line in entries.split(b"\0") if line.startswith(b"160000 "))
+    names = [os.fsdecode(line.partition(b"\t")[2]) for line in lines]
     if names:
         yield NoticePosted(
             title=f"Submodules are empty in the worktree: {_some(names)}",

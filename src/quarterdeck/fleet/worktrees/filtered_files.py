@@ -22,15 +22,15 @@ _MOST_INDEX = 2_000_000_000
 _SHOWN = 10
 
 
-def list_entries(repository: GitRepository) -> list[bytes]:
-    """The lines of an index: mode, object and stage, a tab, the name. Raises GitError."""
-    listed = repository.ask(("ls-files", "-z", "--stage"), seconds=_SECONDS).data
-    return listed.split(b"\0")[:-1]
+def list_entries(repository: GitRepository) -> bytes:
+    """The entries of an index: mode, object and stage, a tab, the name, a null. Raises GitError.
+
+    They are not taken apart: of many thousands nearly always none is of interest.
+    """
+    return repository.ask(("ls-files", "-z", "--stage"), seconds=_SECONDS).data
 
 
-def copy_filtered(
-    source: GitRepository, made: GitRepository, entries: list[bytes]
-) -> list[NoticePosted]:
+def copy_filtered(source: GitRepository, made: GitRepository, entries: bytes) -> list[NoticePosted]:
     """Give a new worktree the content of files behind filters; say what is missing.
 
     ``entries``: of its index. Git finds the copies unchanged. Raises GitError, and OSError for a
@@ -59,11 +59,12 @@ def copy_filtered(
     ]
 
 
-def _list_filtered(made: GitRepository, entries: list[bytes]) -> dict[bytes, bytes]:
+def _list_filtered(made: GitRepository, entries: bytes) -> dict[bytes, bytes]:
     """The files of a new worktree that a filter is for, each with its object."""
+    lines = entries.split(b"\0") if b".gitattributes\0" in entries else ()
     named = [
         os.fsdecode(os.fsencode(made.top) + b"/" + line.partition(b"\t")[2])
-        for line in entries
+        for line in lines
         if line.endswith((b"/.gitattributes", b"\t.gitattributes")) and line.startswith(b"100")
     ]
     named += [f"{made.common_dir}/info/attributes"]
@@ -71,7 +72,9 @@ def _list_filtered(made: GitRepository, entries: list[bytes]) -> dict[bytes, byt
     if not any(b"filter" in (read_whole(path, 10_000_000) or b"") for path in named):
         return {}
     objects = {
-        line.partition(b"\t")[2]: line.split(b" ")[1] for line in entries if line.startswith(b"100")
+        line.partition(b"\t")[2]: line.split(b" ")[1]
+        for line in entries.split(b"\0")
+        if line.startswith(b"100")
     }
     words = ("check-attr", "-z", "--stdin", "filter")
     given = b"".join(name + b"\0" for name in objects)
@@ -85,7 +88,7 @@ def _unchanged_in(source: GitRepository, wanted: dict[bytes, bytes]) -> list[byt
     """Those that a checkout has in the same version, and unchanged by what git knows of them."""
     same = {
         name
-        for line in list_entries(source)
+        for line in list_entries(source).split(b"\0")
         if (name := line.partition(b"\t")[2]) in wanted and line.split(b" ")[1] == wanted[name]
     }
     words = ("diff-files", "-z", "--name-only")
