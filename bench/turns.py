@@ -45,10 +45,16 @@ class Way:
     """Runs after it, and is not measured."""
 
 
-def measure_in_turns(rounds: int, ways: Sequence[Way]) -> dict[str, Cost]:
-    """Do each way once a round; blocks. The order is another in each round."""
+def measure_in_turns(
+    rounds: int, ways: Sequence[Way], prepare: Callable[[int], object] = lambda _: None
+) -> dict[str, Cost]:
+    """Do each way once a round; blocks. The order is another in each round.
+
+    ``prepare``: runs before each round.
+    """
     found = {way.name: Cost() for way in ways}
     for number in range(rounds):
+        prepare(number)
         at = number % len(ways)
         for way in (*ways[at:], *ways[:at]):
             used, begin = cpu_seconds(), time.perf_counter()
