@@ -187,6 +187,8 @@ def _show_panel(project: Path, environment: dict[str, str], lines: int, keys: in
         pressed = screen.press("\r")
         first = _wait_for_lines(screen, at, -1)[0] - pressed
         cpu = screen.cpu() - cpu
+        screen.press(_PAGE_DOWN)  # the first moves the cursor to the last line that is shown
+        time.sleep(1.0)
         taken = _page_down(screen, keys, _PAGE_DOWN)
         end = _go_to_end(screen, _END, lines)
         return _Showing(first, cpu, screen.memory() - memory, taken, end)
