@@ -177,6 +177,8 @@ def _spawn_in_worktree(project: Path, environment: dict[str, str], lines: int) -
 
 
 def _show_panel(project: Path, environment: dict[str, str], lines: int, keys: int) -> _Showing:
+    opened = Path(environment["QUARTERDECK_HOME"], "state", "workbench", "workspaces")
+    shutil.rmtree(opened, ignore_errors=True)  # the review of the round before is not open
     with on_terminal([OURS], cwd=project, environment=environment) as screen:
         screen.wait_for("You said: hello")
         time.sleep(1.0)  # what a start has to do is done
