@@ -11,9 +11,9 @@ to every agent the result is an ordinary linked worktree. Everything here blocks
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -100,18 +100,16 @@ def add_worktree(
         creates_branch: the branch is made, and must not exist; else it must, at ``commit``.
         tree: what the files are, if that is not what the commit has; the index is the commit's.
         attributes: in place of the repository's own when the files are written.
-        beside: runs in a thread while git writes the files, and has ended when this returns or
-            raises. It must not touch what has the name of a file or directory of the tree.
+        beside: runs in a thread while git writes the files, and has ended when this has; what it
+            raises is raised. It must not touch what has a name that is in the tree.
         seconds: how long the checkout may take.
 
     Raises:
         GitError: it cannot be made: the place or the branch is taken, or git failed.
         OSError: a directory or file cannot be written.
-        Exception: whatever ``beside`` raises.
     """
     path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
-    if branch is not None and branch in branch_holders(repository):
-        holder = branch_holders(repository)[branch]
+    if branch is not None and (holder := branch_holders(repository).get(branch)) is not None:
         raise GitError(f"branch {branch!r} is checked out in {holder!r}; use another branch")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     try:
@@ -131,11 +129,8 @@ def add_worktree(
         Path(path, ".git").write_bytes(b"gitdir: " + os.fsencode(git_dir) + b"\n")
         _copy_sparse_settings(repository, git_dir)
         made = expect_repository(path)
-        with ThreadPoolExecutor(1, thread_name_prefix="worktree") as pool:
-            other = pool.submit(beside) if beside is not None else None
+        with _running(beside):
             check_out_tree(made, commit, tree, attributes=attributes, seconds=seconds)
-            if other is not None:
-                other.result()
         os.unlink(f"{git_dir}/locked")
     except BaseException:
         for step in reversed(undo):
@@ -143,6 +138,16 @@ def add_worktree(
                 step()
         raise
     return made
+
+
+@contextmanager
+def _running(work: Callable[[], object] | None) -> Generator[None]:
+    """Something runs in a thread meanwhile; at the end it has ended, and its error is raised."""
+    with ThreadPoolExecutor(1, thread_name_prefix="worktree") as pool:
+        other = pool.submit(work) if work is not None else None
+        yield
+        if other is not None:
+            other.result()
 
 
 def check_out_tree(
