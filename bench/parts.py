@@ -39,7 +39,7 @@ PARTS = {
         Part("context", "a very long session of our own agent"),
         Part("undo", "snapshots of a large work tree", ("git",)),
         Part("worktrees", "a worktree for an agent that starts", ("git",)),
-        Part("review", "a very large change, listed and shown", ("git",)),
+        Part("review", "a very large change, listed and shown", ("git", "/proc")),
         Part("radar", "conflicts between many worktrees", ("git",)),
         Part("history", "listing the sessions of other agents"),
         Part("emulators", "terminal emulators against pyte and tmux"),

@@ -1,5 +1,6 @@
 """Linked worktrees are what git itself would have made, and nothing of the repository runs."""
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,27 @@ def test_nothing_is_left_of_one_that_cannot_be_made(project, tmp_path):
     assert not (tmp_path / "other").exists()
     assert len(list_worktrees(repository)) == 1
     assert "new" not in git(project, "branch") and "none" not in git(project, "branch")
+
+
+def test_other_files_are_put_into_it_while_git_writes_its_own(project, tmp_path):
+    top = tmp_path / "trees" / "docs"
+    made = add(project, top, beside=lambda: (top / "more").write_text("more\n"))
+    assert (top / "more").read_text() == "more\n"
+    assert git(Path(made.top), "status", "--porcelain") == "?? more\n"
+
+
+def test_nothing_is_left_if_other_files_cannot_be_put_into_it(project, tmp_path):
+    top = tmp_path / "trees" / "docs"
+
+    def fail() -> None:
+        (top / "more").write_text("more\n")
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        add(project, top, beside=fail)
+    assert not top.exists()
+    assert list_worktrees(expect_repository(str(project))) == []
+    assert "docs" not in git(project, "branch")
 
 
 def test_an_existing_branch_and_a_commit_without_one_can_be_checked_out(project, tmp_path):

@@ -25,6 +25,8 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _AT_ONCE = 4
+_TOGETHER = 100
+"""Files of one directory that one thread copies."""
 
 
 class CopiedFile(Struct, frozen=True, kw_only=True):
@@ -58,7 +60,9 @@ class TreeCopier:
         """
         folders = groupby(sorted(names, key=_parts), key=lambda name: name.rpartition(b"/")[0])
         batches = [
-            (folder, [name.rpartition(b"/")[2] for name in group]) for folder, group in folders
+            (folder, some)
+            for folder, group in folders
+            for some in _pieces([name.rpartition(b"/")[2] for name in group])
         ]
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copy") as pool:
             return [one for done in pool.map(self._copy_folder, batches) for one in done]
@@ -130,7 +134,7 @@ class TreeCopier:
             how = os.O_TRUNC if self._replaces else os.O_EXCL
             new = os.open(name, _WRITE | how, stat.S_IMODE(status.st_mode), dir_fd=target)
             try:
-                self._fill(old, new)
+                self._fill(old, new, status.st_size)
                 os.fchmod(new, stat.S_IMODE(status.st_mode))
                 os.utime(new, ns=(status.st_atime_ns, status.st_mtime_ns))
             except BaseException:
@@ -142,30 +146,41 @@ class TreeCopier:
         finally:
             os.close(old)
 
-    def _fill(self, old: int, new: int) -> None:
-        if self._can_clone:
-            try:
-                fcntl.ioctl(new, _CLONE, old)
-                return
-            except OSError as error:
-                if error.errno in _FATAL:
-                    raise
-                self._can_clone = False  # this file system cannot, or these are two of them
-        if sys.platform == "linux":
-            try:
-                while os.copy_file_range(old, new, _PIECE):
-                    pass
-            except OSError as error:
-                if error.errno in _FATAL:
-                    raise
+    def _fill(self, old: int, new: int, size: int) -> None:
+        if self._clone(old, new) or _copy_range(old, new, size):
+            return
         # Whatever is still missing: some file systems copy nothing that way, and say no word.
         while piece := os.read(old, 1 << 20):
             view = memoryview(piece)
             while view:
                 view = view[os.write(new, view) :]
 
+    def _clone(self, old: int, new: int) -> bool:
+        """Share the blocks, if the file system can."""
+        if self._can_clone:
+            try:
+                fcntl.ioctl(new, _CLONE, old)
+            except OSError as error:
+                if error.errno in _FATAL:
+                    raise
+                self._can_clone = False  # this file system cannot, or these are two of them
+        return self._can_clone
+
 
 _FATAL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
+
+
+def _copy_range(old: int, new: int, size: int) -> bool:
+    """Let the kernel copy as many bytes as a file had when it was opened; False: it did not."""
+    if sys.platform != "linux" or not size:
+        return False
+    try:
+        while size > 0 and (done := os.copy_file_range(old, new, _PIECE)):
+            size -= done
+    except OSError as error:
+        if error.errno in _FATAL:
+            raise
+    return size <= 0
 
 
 def _step(descriptor: int, name: bytes) -> int:
@@ -173,6 +188,10 @@ def _step(descriptor: int, name: bytes) -> int:
     below = os.open(name, _DIRECTORY, dir_fd=descriptor)
     os.close(descriptor)
     return below
+
+
+def _pieces(names: list[bytes]) -> list[list[bytes]]:
+    return [names[start : start + _TOGETHER] for start in range(0, len(names), _TOGETHER)]
 
 
 def _parts(name: bytes) -> tuple[bytes, bytes]:

@@ -181,6 +181,37 @@ async def test_the_ignored_files_that_are_listed_are_copied(fleet, project, tmp_
     assert not listed.is_dirty
 
 
+async def test_what_is_committed_outranks_ignored_files_of_the_same_name(fleet, project, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (project / "modules").symlink_to(outside)
+    (project / "x.env").write_text("committed\n")
+    (project / "Data").mkdir()
+    (project / "Data" / "one.txt").write_text("committed\n")
+    (project / "deps").write_text("a file\n")
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "old")
+    git(project, "branch", "old")
+    git(project, "rm", "-q", "modules", "x.env", "deps")
+    (project / ".gitignore").write_text("*.env\nmodules/\ndeps/\n")
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "new")
+    (project / ".worktreeinclude").write_text("*.env\nmodules/\ndeps/\n")
+    for name in ("x.env", "y.env", "modules/a", "deps/b", "Data/z.env", "data/z.env"):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text("ignored\n")
+    info = await spawn(fleet, project, "docs", base="old")
+    top = Path(info.worktree.path)
+    assert (top / "x.env").read_text() == "committed\n"
+    assert (top / "deps").read_text() == "a file\n"
+    assert (top / "modules").is_symlink() and not list(outside.iterdir())
+    for name in ("y.env", "Data/z.env", "data/z.env"):
+        assert (top / name).read_text() == "ignored\n"
+    assert (top / "Data" / "one.txt").read_text() == "committed\n"
+    assert "fatal" not in git(top, "status", "--porcelain")
+    assert not git(top, "diff", "HEAD", "--name-only")
+
+
 async def test_commands_of_trusted_settings_prepare_a_worktree(fleet, project, tmp_path):
     await settings(
         project, tmp_path / "home", 'setup = ["echo $QUARTERDECK_AGENT > made; echo done"]'

@@ -1,6 +1,7 @@
 """Snapshots hold what is in a worktree, and touch nothing of it."""
 
 import asyncio
+import os
 import subprocess
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import pytest
 
 from quarterdeck.fleet.worktrees.snapshots import WorktreeSnapshots
 from quarterdeck.system.errors import NotARepositoryError
+from quarterdeck.system.git.repository import expect_repository
+from quarterdeck.system.git.tree_snapshot import ChangedNames, TreeRecorder
 
 
 def git(where: Path, *words: str) -> str:
@@ -48,6 +51,44 @@ async def test_a_snapshot_has_what_is_committed_changed_and_untracked(tmp_path, 
     assert (await snapshots.take(str(project))).tree == found.tree
     (project / "a.txt").write_text("c\n")
     assert (await snapshots.take(str(project))).tree != found.tree
+
+
+async def list_files(snapshots: WorktreeSnapshots, project: Path) -> list[str]:
+    found = await snapshots.take(str(project))
+    words = ("ls-tree", "-r", "-z", "--name-only", found.tree)
+    change, others = found.repository.change, (found.objects,)
+    listed = await asyncio.to_thread(change, words, alternates=others)
+    return listed.data.decode().split("\0")[:-1]
+
+
+async def test_files_behind_a_link_that_is_ignored_are_gone(tmp_path, project):
+    (project / ".gitignore").write_text("/kept\n")
+    (project / "kept" / "deep").mkdir(parents=True)
+    (project / "kept" / "deep" / "b.txt").write_text("b\n")
+    git(project, "add", "-A", "-f")
+    git(project, "commit", "-qm", "second")
+    snapshots = WorktreeSnapshots(tmp_path / "snapshots")
+    files = [".gitignore", "a.txt", "gone.txt", "kept/deep/b.txt"]
+    for _ in range(2):
+        assert await list_files(snapshots, project) == files
+    (project / "kept").rename(tmp_path / "elsewhere")
+    (project / "kept").symlink_to(tmp_path / "elsewhere")
+    assert await list_files(snapshots, project) == files[:-1]
+
+
+async def test_files_with_other_times_only_are_not_read_for_ever(tmp_path, project):
+    repository = await asyncio.to_thread(expect_repository, str(project))
+    recorder = TreeRecorder(repository, tmp_path / "snapshots")
+    await asyncio.to_thread(recorder.take)
+    names = ChangedNames(recorder.run, bytes(project))
+    assert await asyncio.to_thread(names.find) == set()
+    os.utime(project / "a.txt", (1_000_000_000, 1_000_000_000))
+    named = [await asyncio.to_thread(names.find) for _ in range(20)]
+    assert {b"a.txt"} in named
+    tree = await asyncio.to_thread(lambda: {recorder.take() for _ in range(20)})
+    assert len(tree) == 1
+    index = await asyncio.to_thread(recorder.run, "ls-files", "--debug", "a.txt")
+    assert b"mtime: 1000000000:" in index
 
 
 async def test_a_private_index_that_is_damaged_is_made_again(tmp_path, project):

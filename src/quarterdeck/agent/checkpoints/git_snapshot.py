@@ -7,11 +7,11 @@ content in the repository may differ from the file. Everything here blocks.
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from quarterdeck.config.places import make_private
 from quarterdeck.system.errors import GitError
 from quarterdeck.system.git.command import GitPlaces, run_git
 from quarterdeck.system.git.repository import GitRepository, copy_whole, read_whole
+from quarterdeck.system.git.tree_snapshot import ChangedNames
 
 from .errors import SnapshotError
 from .file_state import LARGEST, BlobStore, FileChange, FileState, fingerprint, is_within
@@ -107,17 +108,36 @@ def seed_index(
     except GitError as error:
         raise SnapshotError(str(error)) from error
     beside.replace(index)
-    entries = _entries(git, deadline)
-    other, resized = _converted(repository, index, list(entries), deadline)
+    names, marked = _listed(git, deadline)
+    filtered, resized = _converted(repository, index, names, deadline)
     autocrlf = repository.settings.get("core.autocrlf", "false").lower()
     is_converted = autocrlf not in ("false", "no", "off", "0", "")
-    doubtful = entries if is_converted else {name: entries[name] for name in resized}
-    other |= _of_other_size(git, os.fsencode(repository.top), doubtful, deadline)
+    other: set[bytes] = set()
+    if filtered or resized or is_converted:
+        entries = _entries(git, deadline)
+        doubtful = entries if is_converted else {n: entries[n] for n in resized & entries.keys()}
+        other = filtered & entries.keys()
+        other |= _of_other_size(git, os.fsencode(repository.top), doubtful, deadline)
     if other:
         given = b"\0".join(sorted(other))
         words = ("update-index", "--force-remove", "-z", "--stdin")
         git.run(*words, deadline=deadline, given=given)
-    _look_at_all(git, deadline)
+    if marked := sorted(marked - other):
+        words = ("update-index", "--no-assume-unchanged", "-z", "--stdin")
+        git.run(*words, deadline=deadline, given=b"\0".join(marked))
+
+
+_TAG = re.compile(rb"(?<![^\0])[A-Za-z?] ")
+"""What stands before each name in a list with marks."""
+_MARKED = re.compile(rb"(?<![^\0])[a-z] ([^\0]*)")
+
+
+def _listed(git: StoreGit, deadline: Deadline) -> tuple[bytes, set[bytes]]:
+    """The names of the index, and those that the person has marked: *assume unchanged* is a promise
+    of theirs, which may hide no change.
+    """
+    listed = git.run("ls-files", "-z", "-v", deadline=deadline)
+    return _TAG.sub(b"", listed), set(_MARKED.findall(listed))
 
 
 def _entries(git: StoreGit, deadline: Deadline) -> dict[bytes, str]:
@@ -131,14 +151,12 @@ def _entries(git: StoreGit, deadline: Deadline) -> dict[bytes, str]:
 
 
 def _converted(
-    repository: GitRepository, index: Path, names: list[bytes], deadline: Deadline
+    repository: GitRepository, index: Path, names: bytes, deadline: Deadline
 ) -> tuple[set[bytes], set[bytes]]:
     """By the person's attributes: files that a filter stands before, and that may be resized."""
-    asked = [name.decode() for name in (*_FILTERED, *_RESIZED)]
-    words = ("check-attr", "-z", "--stdin", *asked)
-    given, seconds = b"\0".join(names), deadline.left()
+    words = ("check-attr", "-z", "--stdin", "--all")
     try:
-        answer = repository.ask(words, index=str(index), given=given, seconds=seconds)
+        answer = repository.ask(words, index=str(index), given=names, seconds=deadline.left())
     except GitError as error:
         raise SnapshotError(str(error)) from error
     said = answer.data.split(b"\0")
@@ -146,7 +164,10 @@ def _converted(
     resized: set[bytes] = set()
     for name, attribute, value in zip(said[0::3], said[1::3], said[2::3], strict=False):
         if value not in (b"unspecified", b"unset"):
-            (filtered if attribute in _FILTERED else resized).add(name)
+            if attribute in _FILTERED:
+                filtered.add(name)
+            elif attribute in _RESIZED:
+                resized.add(name)
     return filtered, resized
 
 
@@ -172,18 +193,6 @@ def _of_other_size(
         if sizes.get(object_) != status.st_size:
             found.add(name)
     return found
-
-
-def _look_at_all(git: StoreGit, deadline: Deadline) -> None:
-    """Let no mark of the person's hide a change: *assume unchanged* is a promise of theirs."""
-    marked = [
-        line[2:]
-        for line in git.run("ls-files", "-z", "-v", deadline=deadline).split(b"\0")
-        if line[:1].islower()
-    ]
-    if marked:
-        words = ("update-index", "--no-assume-unchanged", "-z", "--stdin")
-        git.run(*words, deadline=deadline, given=b"\0".join(marked))
 
 
 _ATTRIBUTES = b"* -text -filter -ident !eol !working-tree-encoding\n"
@@ -248,6 +257,11 @@ class ShadowRepository:
         self._index = session / f"index-{self.key}"
         self._tree: str | None = None
         """What the index holds, if that is known."""
+        self._deadline = Deadline(0)
+        """Of the snapshot that is being taken."""
+        self._changed = ChangedNames(
+            lambda *words: self._git.run(*words, deadline=self._deadline), self.top
+        )
         excludes = repository.settings.get("core.excludesfile")
         settings = (f"core.excludesFile={excludes}",) if excludes else ()
         places = GitPlaces(
@@ -297,16 +311,8 @@ class ShadowRepository:
         ]
 
     def _take(self, deadline: Deadline) -> TreeSnapshot:
-        # Both only read, and each takes about as long as the other.
-        with ThreadPoolExecutor(1) as beside:
-            changes = beside.submit(
-                self._git.run, "diff-files", "-z", "--name-only", deadline=deadline
-            )
-            others = self._git.run(
-                "ls-files", "-z", "--others", "--exclude-standard", deadline=deadline
-            )
-            changed = changes.result()
-        names = {*changed.split(b"\0"), *others.split(b"\0"), *self._find_ignored(deadline)} - {b""}
+        self._deadline = deadline
+        names = self._changed.find() | set(self._find_ignored(deadline))
         sorting = _Sorting(self.top, self.hidden)
         for name in sorted(names):
             sorting.take(name)
@@ -314,6 +320,7 @@ class ShadowRepository:
             self._index_names(("--force-remove",), sorting.unwanted, deadline)
         if sorting.wanted:
             self._index_names(("--add", "--remove", "--replace"), sorting.wanted, deadline)
+            self._changed.learn(sorting.wanted)
         if sorting.wanted or sorting.unwanted or self._tree is None:
             written = self._git.run("write-tree", "--missing-ok", deadline=deadline)
             self._tree = written.decode().strip()
@@ -355,6 +362,7 @@ class ShadowRepository:
         self._index.with_name(self._index.name + ".lock").unlink(missing_ok=True)
         if not self._index.exists():
             self._tree = None
+            self._changed.forget()
             make_private(self._index.parent)
             seed_index(self._git, self._repository, self._index, self._store, deadline)
 

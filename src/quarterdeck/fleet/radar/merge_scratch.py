@@ -15,7 +15,9 @@ from types import TracebackType
 
 from msgspec import Struct
 
+from quarterdeck.system.errors import GitError
 from quarterdeck.system.git.command import GitIdentity, GitPlaces, run_git
+from quarterdeck.system.git.object_store import ObjectStore
 
 from .worktree_state import WorktreeState
 
@@ -66,6 +68,9 @@ class MergeScratch:
         self._directory = tempfile.mkdtemp(prefix="quarterdeck-radar-")
         self._objects = str(Path(self._directory, "objects"))
         Path(self._objects).mkdir()
+        # Commits of all worktrees are needed for one that has changed: git would take a process
+        # for each.
+        self._store = ObjectStore(Path(self._directory), self._repository.object_format)
         self._commits: dict[tuple[str, ...], str] = {}
 
     def __enter__(self) -> "MergeScratch":
@@ -110,9 +115,12 @@ class MergeScratch:
     def _make_commit(self, tree: str, parents: Sequence[str]) -> str:
         key = (tree, *parents)
         if key not in self._commits:
-            named = [word for parent in parents for word in ("-p", parent)]
-            said = self._run(("commit-tree", *named, "-m", "snapshot", tree))
-            self._commits[key] = said.decode().strip()
+            try:
+                self._commits[key] = self._store.put_commit(
+                    tree, parents, identity=_WHO, message="snapshot"
+                )
+            except OSError as error:
+                raise GitError(f"a commit cannot be written: {error}") from error
         return self._commits[key]
 
     def level(self, one: WorktreeState, other: WorktreeState, paths: Collection[bytes]) -> str:
@@ -189,5 +197,7 @@ def _slices(pairs: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, st
 
 def _clean(paths: Sequence[bytes], ours: str, theirs: str) -> frozenset[bytes]:
     """Without what git adds to the name of a file that has no place: ``~`` and the commit."""
+    if not any(b"~" in path for path in paths):
+        return frozenset(path for path in paths if path)
     made_up = re.compile(rb"~(?:%s|%s)(?:_\d+)?" % (ours.encode(), theirs.encode()))
     return frozenset(made_up.sub(b"", path) for path in paths if path)

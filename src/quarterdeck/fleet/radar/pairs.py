@@ -165,9 +165,9 @@ def compare_worktrees(
         _merge(list(met.values()), sizes, scratch)
         renamed = {name for pair in met.values() for name in pair.objects(pair.unmerged)}
         sizes |= scratch.sizes(renamed - sizes.keys())
-    texts = _read_sources(met.values(), sizes, scratch)
+    sources = _Sources(_read_sources(met.values(), sizes, scratch))
     for place, pair in met.items():
-        files = [_make_file(pair, path, texts) for path in pair.paths]
+        files = [_make_file(pair, path, sources) for path in pair.paths]
         files.sort(key=lambda file: (_ORDER[file.kind], file.path))
         found[place] = tuple(files[:MOST_FILES])
     return found
@@ -187,29 +187,38 @@ def _is_large(pair: _Pair, path: bytes, sizes: Mapping[str, int]) -> bool:
     return any(sizes.get(name, 0) > _LARGEST_MERGED for name in pair.objects((path,)))
 
 
-def _make_file(pair: _Pair, path: bytes, texts: Mapping[str, bytes]) -> ConflictFile:
-    symbols = _common_symbols(pair, path, texts)
+class _Sources:
+    """Source files by their objects; each is parsed once."""
+
+    def __init__(self, texts: Mapping[str, bytes]) -> None:
+        self._texts = texts
+        self._known: dict[tuple[str, bytes], dict[str, bytes]] = {}
+
+    def has(self, change: PathChange) -> bool:
+        """Whether both versions were read, as far as there are two."""
+        return all(not name or name in self._texts for name in (change.old, change.new))
+
+    def touched(self, language: str, change: PathChange) -> frozenset[str]:
+        """The symbols that a change touches."""
+        old, new = self._texts.get(change.old), self._texts.get(change.new)
+        return touched_symbols(language, old, new, self._known)
+
+
+def _make_file(pair: _Pair, path: bytes, sources: _Sources) -> ConflictFile:
+    symbols = _common_symbols(pair, path, sources)
     kind: ConflictKind = "text" if path in pair.unmerged else "symbol" if symbols else "file"
     return ConflictFile(path=path_text(path), kind=kind, symbols=symbols)
 
 
-def _common_symbols(pair: _Pair, path: bytes, texts: Mapping[str, bytes]) -> tuple[str, ...]:
+def _common_symbols(pair: _Pair, path: bytes, sources: _Sources) -> tuple[str, ...]:
     """The symbols that both touch; none where one of the files was not read."""
     language = find_language(path)
     mine, theirs = pair.changes(path)
     if language is None or mine is None or theirs is None:
         return ()
-    if not all(_is_read(change, texts) for change in (mine, theirs)):
+    if not sources.has(mine) or not sources.has(theirs):
         return ()
-    touched = [
-        touched_symbols(language, texts.get(change.old), texts.get(change.new))
-        for change in (mine, theirs)
-    ]
-    return _narrow(touched[0] & touched[1])
-
-
-def _is_read(change: PathChange, texts: Mapping[str, bytes]) -> bool:
-    return all(not name or name in texts for name in (change.old, change.new))
+    return _narrow(sources.touched(language, mine) & sources.touched(language, theirs))
 
 
 def _narrow(symbols: Collection[str]) -> tuple[str, ...]:

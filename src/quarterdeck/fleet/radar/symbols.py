@@ -190,13 +190,23 @@ def _text(node: "Node") -> bytes:
     return node.text or b""
 
 
-def touched_symbols(language: str, old: bytes | None, new: bytes | None) -> frozenset[str]:
+def touched_symbols(
+    language: str,
+    old: bytes | None,
+    new: bytes | None,
+    known: "dict[tuple[str, bytes], dict[str, bytes]] | None" = None,
+) -> frozenset[str]:
     """The symbols that a change adds, removes or rewrites; None: there is no file.
 
-    Of a class also the members, as ``Class.method``.
+    Of a class also the members, as ``Class.method``. ``known``: what was found in files before, by
+    language and source; it grows.
     """
-    before = symbols_of(language, old) if old is not None else {}
-    after = symbols_of(language, new) if new is not None else {}
+    known = {} if known is None else known
+    for source in (old, new):
+        if source is not None and (language, source) not in known:
+            known[language, source] = symbols_of(language, source)
+    before = known[language, old] if old is not None else {}
+    after = known[language, new] if new is not None else {}
     return frozenset(_differences(before, after))
 
 

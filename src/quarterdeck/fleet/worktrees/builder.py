@@ -43,8 +43,8 @@ from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.worktrees import Worktree, WorktreeOptions
 
 from ..errors import AgentNotReadyError, InvalidOptionsError
-from .filtered_files import copy_filtered
-from .includes import copy_included
+from .filtered_files import copy_filtered, list_entries
+from .includes import IncludedCopy, copy_included
 from .record import WorktreeRecord, WorktreeRecords
 
 __all__ = [
@@ -157,7 +157,10 @@ class WorktreeBuilder:
         return MadeWorktree(
             worktree=worktree,
             cwd=_cwd_in(worktree, cwd),
-            notices=(*_submodule_notices(made), *_skipped_notices(included.skipped)),
+            notices=(
+                *_submodule_notices(list_entries(made)),
+                *_skipped_notices(included.skipped),
+            ),
         )
 
     def _check_out_again(
@@ -215,17 +218,21 @@ class WorktreeBuilder:
         record = WorktreeRecord(name=name, worktree=worktree, created=read_wall_clock())
         self._records.write(record)
         made: GitRepository | None = None
+        commit, tree = tip or worktree.base, tree or worktree.start
         try:
+            copying = IncludedCopy(repository, worktree.path, settings.include_ignored)
             made = add_worktree(
                 repository,
                 worktree.path,
-                commit=tip or worktree.base,
+                commit=commit,
                 branch=worktree.branch,
-                tree=tree or worktree.start,
+                tree=tree,
+                beside=copying.copy_apart(tree or commit),
             )
             self._records.write(replace(record, git_dir=made.git_dir))
-            filtered = copy_filtered(repository, made)
-            included = copy_included(repository, worktree.path, settings.include_ignored)
+            entries = list_entries(made)
+            filtered = copy_filtered(repository, made, entries)
+            included = copying.finish()
             if included.files:
                 self._records.write_included(worktree.path, included.files)
             _keep_start(repository, worktree)
@@ -238,7 +245,7 @@ class WorktreeBuilder:
                     self.undo(MadeWorktree(worktree=worktree, cwd=cwd))
             self._records.forget(worktree.path)
             raise
-        notices = (*filtered, *_submodule_notices(made), *_skipped_notices(included.skipped))
+        notices = (*filtered, *_submodule_notices(entries), *_skipped_notices(included.skipped))
         shown = tuple(os.fsdecode(one.path) for one in included.files[:_SHOWN])
         return MadeWorktree(
             worktree=worktree, cwd=_cwd_in(worktree, cwd), includes=_plain(shown), notices=notices
@@ -449,9 +456,11 @@ def _top_of(directory: str) -> str | None:
         return None
 
 
-def _submodule_notices(made: GitRepository) -> Iterator[NoticePosted]:
-    listed = made.ask(("ls-files", "-z", "--stage")).data.split(b"\0")
-    names = [os.fsdecode(line.partition(b"\t")[2]) for line in listed if line.startswith(b"160000")]
+def _submodule_notices(entries: bytes) -> Iterator[NoticePosted]:
+    if b"160000 " not in entries:
+        return
+    lines = (line for line in entries.split(b"\0") if line.startswith(b"160000 "))
+    names = [os.fsdecode(line.partition(b"\t")[2]) for line in lines]
     if names:
         yield NoticePosted(
             title=f"Submodules are empty in the worktree: {_some(names)}",

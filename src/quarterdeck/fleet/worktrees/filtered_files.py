@@ -15,19 +15,28 @@ from quarterdeck.system.file_copy import TreeCopier
 from quarterdeck.system.git.repository import GitRepository, read_whole
 from quarterdeck.wire.events import NoticePosted
 
-__all__ = ["copy_filtered"]
+__all__ = ["copy_filtered", "list_entries"]
 
 _SECONDS = 60.0
 _MOST_INDEX = 2_000_000_000
 _SHOWN = 10
 
 
-def copy_filtered(source: GitRepository, made: GitRepository) -> list[NoticePosted]:
+def list_entries(repository: GitRepository) -> bytes:
+    """The entries of an index: mode, object and stage, a tab, the name, a null. Raises GitError.
+
+    They are not taken apart: of many thousands nearly always none is of interest.
+    """
+    return repository.ask(("ls-files", "-z", "--stage"), seconds=_SECONDS).data
+
+
+def copy_filtered(source: GitRepository, made: GitRepository, entries: bytes) -> list[NoticePosted]:
     """Give a new worktree the content of files behind filters; say what is missing.
 
-    Git finds the copies unchanged. Raises GitError, and OSError for a full disk.
+    ``entries``: of its index. Git finds the copies unchanged. Raises GitError, and OSError for a
+    full disk.
     """
-    wanted = _list_filtered(made)
+    wanted = _list_filtered(made, entries)
     if not wanted:
         return []
     unchanged = _unchanged_in(source, wanted)
@@ -50,18 +59,23 @@ def copy_filtered(source: GitRepository, made: GitRepository) -> list[NoticePost
     ]
 
 
-def _list_filtered(made: GitRepository) -> dict[bytes, bytes]:
+def _list_filtered(made: GitRepository, entries: bytes) -> dict[bytes, bytes]:
     """The files of a new worktree that a filter is for, each with its object."""
-    listed = made.ask(("ls-files", "-z", "--stage"), seconds=_SECONDS).data.split(b"\0")
-    objects = {
-        line.partition(b"\t")[2]: line.split(b" ")[1] for line in listed if line.startswith(b"100")
-    }
-    lists = [name for name in objects if name.rpartition(b"/")[2] == b".gitattributes"]
-    named = [os.fsdecode(os.fsencode(made.top) + b"/" + name) for name in lists]
+    lines = entries.split(b"\0") if b".gitattributes\0" in entries else ()
+    named = [
+        os.fsdecode(os.fsencode(made.top) + b"/" + line.partition(b"\t")[2])
+        for line in lines
+        if line.endswith((b"/.gitattributes", b"\t.gitattributes")) and line.startswith(b"100")
+    ]
     named += [f"{made.common_dir}/info/attributes"]
     named += [made.settings[name] for name in ("core.attributesfile",) if name in made.settings]
     if not any(b"filter" in (read_whole(path, 10_000_000) or b"") for path in named):
         return {}
+    objects = {
+        line.partition(b"\t")[2]: line.split(b" ")[1]
+        for line in entries.split(b"\0")
+        if line.startswith(b"100")
+    }
     words = ("check-attr", "-z", "--stdin", "filter")
     given = b"".join(name + b"\0" for name in objects)
     said = made.ask(words, given=given, seconds=_SECONDS).data.split(b"\0")
@@ -72,10 +86,9 @@ def _list_filtered(made: GitRepository) -> dict[bytes, bytes]:
 
 def _unchanged_in(source: GitRepository, wanted: dict[bytes, bytes]) -> list[bytes]:
     """Those that a checkout has in the same version, and unchanged by what git knows of them."""
-    listed = source.ask(("ls-files", "-z", "--stage"), seconds=_SECONDS).data.split(b"\0")
     same = {
         name
-        for line in listed
+        for line in list_entries(source).split(b"\0")
         if (name := line.partition(b"\t")[2]) in wanted and line.split(b" ")[1] == wanted[name]
     }
     words = ("diff-files", "-z", "--name-only")

@@ -17,7 +17,7 @@ from msgspec import Struct
 from quarterdeck.wire.private_files import make_private_directory
 
 from ..errors import GitError
-from .command import GitOutput, GitPlaces, run_git
+from .command import GitIdentity, GitOutput, GitPlaces, run_git
 
 __all__ = ["GitEntry", "ObjectStore"]
 
@@ -96,6 +96,19 @@ class ObjectStore:
             entry = GitEntry(_TREE, self.put_tree(inside))
             lines.append((name + b"/", _line(name, entry)))  # as git sorts directories
         return self._put(b"tree", b"".join(line for _, line in sorted(lines)))
+
+    def put_commit(
+        self, tree: str, parents: Sequence[str], *, identity: GitIdentity, message: str
+    ) -> str:
+        """Keep a commit; returns its id. Raises OSError.
+
+        ``identity``: its date is seconds since the epoch and the offset of a time zone; name and
+        e-mail address are in one line.
+        """
+        who = f"{identity.name} <{identity.email}> {identity.date}"
+        lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
+        lines += [f"author {who}", f"committer {who}", "", message]
+        return self._put(b"commit", "\n".join(lines).encode() + b"\n")
 
     def has(self, id: str) -> bool:
         """Whether an object was put here."""

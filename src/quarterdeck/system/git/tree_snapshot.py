@@ -11,7 +11,7 @@ programs and never run, so that a file behind one goes in as it is. Everything h
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from quarterdeck.wire.private_files import make_private_directory
@@ -19,7 +19,7 @@ from quarterdeck.wire.private_files import make_private_directory
 from ..errors import GitError
 from .repository import GitRepository, copy_whole
 
-__all__ = ["TreeRecorder"]
+__all__ = ["ChangedNames", "TreeRecorder"]
 
 _SETTINGS = (
     "core.splitIndex=false",
@@ -29,6 +29,58 @@ _SETTINGS = (
     "index.threads=true",
 )
 _SECONDS = 60.0
+_THOROUGH = 10
+"""Of so many looks at the files one names those too whose times alone are others."""
+
+
+class ChangedNames:
+    """Names the files of a work tree that differ from an index, and those that are not in it.
+
+    One command of git says both, for less than two would. But it reads files whose times alone are
+    others without naming them, so that they would be read each time, and it looks through links in
+    place of directories. So now and then, and where there is such a link, two commands answer.
+
+    Args:
+        run: runs a command of git on the index; returns what it prints.
+        top: of the work tree.
+    """
+
+    def __init__(self, run: Callable[..., bytes], top: bytes) -> None:
+        self._run = run
+        self._top = top.rstrip(b"/")
+        self._looks = 0
+        self._directories: set[bytes] = set()
+        """Those that files of the index are in, or were."""
+
+    def find(self) -> set[bytes]:
+        """Look at the files; what is ignored and not in the index is left out. Raises as ``run``.
+
+        The names of repositories within end with a slash.
+        """
+        if not self._looks:
+            self.learn(self._run("ls-files", "-z").split(b"\0"))
+        is_thorough = self._looks % _THOROUGH == 0 or any(map(self._is_link, self._directories))
+        self._looks += 1
+        words = ("ls-files", "-z", "--others", "--exclude-standard")
+        if is_thorough:
+            found = self._run("diff-files", "-z", "--name-only") + self._run(*words)
+        else:
+            found = self._run(*words, "--modified")
+        return set(found.split(b"\0")) - {b""}
+
+    def learn(self, names: Iterable[bytes]) -> None:
+        """These are in the index now."""
+        waiting = {name.rpartition(b"/")[0] for name in names} - {b""}
+        while waiting := waiting - self._directories - {b""}:
+            self._directories |= waiting
+            waiting = {name.rpartition(b"/")[0] for name in waiting}
+
+    def forget(self) -> None:
+        """The index is another one."""
+        self._looks = 0
+
+    def _is_link(self, directory: bytes) -> bool:
+        return os.path.islink(self._top + b"/" + directory)
 
 
 class TreeRecorder:
@@ -58,6 +110,7 @@ class TreeRecorder:
         self._seconds = seconds
         self._tree: str | None = None
         """What the index holds, if that is known."""
+        self._changed = ChangedNames(self.run, os.fsencode(repository.top))
 
     def take(self, forced: Sequence[bytes] = ()) -> str:
         """Write the work tree down as it is now and return the tree's id.
@@ -84,6 +137,7 @@ class TreeRecorder:
         self._make_directories()
         self.run("read-tree", "--empty")
         self._tree = None
+        self._changed.forget()
 
     def run(self, *words: str, given: bytes = b"") -> bytes:
         """Run a command of git on the private index; return what it prints. Raises GitError."""
@@ -98,16 +152,14 @@ class TreeRecorder:
         ).data
 
     def _take(self, forced: Sequence[bytes]) -> str:
-        changed = self.run("diff-files", "-z", "--name-only")
-        others = self.run("ls-files", "-z", "--others", "--exclude-standard")
-        names = {*changed.split(b"\0"), *others.split(b"\0"), *forced} - {b""}
-        wanted, unwanted = self._sort(names)
+        wanted, unwanted = self._sort(self._changed.find() | set(forced))
         if unwanted:
             words = ("update-index", "--force-remove", "-z", "--stdin")
             self.run(*words, given=b"\0".join(unwanted))
         if wanted:
             words = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
             self.run(*words, given=b"\0".join(wanted))
+            self._changed.learn(wanted)
         if wanted or unwanted or self._tree is None:
             self._tree = self.run("write-tree").decode().strip()
         return self._tree
@@ -149,6 +201,7 @@ class TreeRecorder:
         if self._index.exists():
             return
         self._tree = None
+        self._changed.forget()
         if not copy_whole(self.repository.index, self._index):
             return  # nothing was ever added; git makes one
         self._look_at_all()

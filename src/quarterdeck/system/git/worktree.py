@@ -11,8 +11,9 @@ to every agent the result is an ordinary linked worktree. Everything here blocks
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -42,7 +43,12 @@ _MOST_LINE = 100_000
 _MOST_LIST = 10_000_000
 _MAKING = "quarterdeck is making it"
 """Why a worktree is locked until it is complete: ``git worktree prune`` must not take it."""
-_CHECKOUT = ("checkout.workers=0", "core.fsync=none", "index.threads=true")
+_CHECKOUT = (
+    # More processes write faster and use more CPU time for it. Other agents are at work.
+    f"checkout.workers={max(1, (os.cpu_count() or 1) // 4)}",
+    "core.fsync=none",
+    "index.threads=true",
+)
 
 
 class LinkedWorktree(Struct, frozen=True, kw_only=True):
@@ -81,6 +87,7 @@ def add_worktree(
     creates_branch: bool = True,
     tree: str | None = None,
     attributes: bytes | None = None,
+    beside: Callable[[], object] | None = None,
     seconds: float = 600.0,
 ) -> GitRepository:
     """Make a worktree at ``path``, which must not exist; when this raises nothing of it is left.
@@ -93,6 +100,8 @@ def add_worktree(
         creates_branch: the branch is made, and must not exist; else it must, at ``commit``.
         tree: what the files are, if that is not what the commit has; the index is the commit's.
         attributes: in place of the repository's own when the files are written.
+        beside: runs in a thread while git writes the files, and has ended when this has; what it
+            raises is raised. It must not touch what has a name that is in the tree.
         seconds: how long the checkout may take.
 
     Raises:
@@ -100,8 +109,7 @@ def add_worktree(
         OSError: a directory or file cannot be written.
     """
     path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
-    if branch is not None and branch in branch_holders(repository):
-        holder = branch_holders(repository)[branch]
+    if branch is not None and (holder := branch_holders(repository).get(branch)) is not None:
         raise GitError(f"branch {branch!r} is checked out in {holder!r}; use another branch")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     try:
@@ -121,7 +129,8 @@ def add_worktree(
         Path(path, ".git").write_bytes(b"gitdir: " + os.fsencode(git_dir) + b"\n")
         _copy_sparse_settings(repository, git_dir)
         made = expect_repository(path)
-        check_out_tree(made, commit, tree, attributes=attributes, seconds=seconds)
+        with _running(beside):
+            check_out_tree(made, commit, tree, attributes=attributes, seconds=seconds)
         os.unlink(f"{git_dir}/locked")
     except BaseException:
         for step in reversed(undo):
@@ -129,6 +138,16 @@ def add_worktree(
                 step()
         raise
     return made
+
+
+@contextmanager
+def _running(work: Callable[[], object] | None) -> Generator[None]:
+    """Something runs in a thread meanwhile; at the end it has ended, and its error is raised."""
+    with ThreadPoolExecutor(1, thread_name_prefix="worktree") as pool:
+        other = pool.submit(work) if work is not None else None
+        yield
+        if other is not None:
+            other.result()
 
 
 def check_out_tree(
