@@ -161,7 +161,12 @@ class LandingService:
             commit = await asyncio.to_thread(
                 write_rest, landing.work, request.message.encode(), landing.identity
             )
-        branch = landing.work.branch or f"{_BRANCHES}quarterdeck/{request.entry.name}"
+        # Not what HEAD says: an agent could name a branch there that is somebody else's.
+        branch = request.worktree.branch or f"quarterdeck/{request.entry.name}"
+        if branch == landing.branch:
+            raise LandingRefusedError(
+                f"{branch!r} is the agent's own branch; name another (--into)"
+            )
         title, _, body = request.message.partition("\n")
         lines = [
             f"- `{one.path}` +{one.added or 0} −{one.removed or 0}" for one in files[:_MOST_LISTED]
@@ -172,7 +177,7 @@ class LandingService:
         )
         return PullRequestDraft(
             repository=landing.repository.top,
-            branch=branch.removeprefix(_BRANCHES),
+            branch=branch,
             commit=commit,
             base=landing.branch,
             title=title,

@@ -112,7 +112,8 @@ class WorktreeComparisons:
         self._seen[path] = time.monotonic()
         async with self._threads:
             try:
-                snapshot = await run_to_end(self._snapshots.take(path), name="radar: snapshot")
+                taken = self._snapshots.take(worktree)
+                snapshot = await run_to_end(taken, name="radar: snapshot")
                 before = self._states.get(path)
                 state = await _in_thread(lambda: _read(worktree, snapshot, before))
             except GitError as error:

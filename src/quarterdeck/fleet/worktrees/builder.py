@@ -33,6 +33,7 @@ from quarterdeck.system.git.worktree import (
     add_worktree,
     find_worktree,
     list_worktrees,
+    open_worktree,
     reattach_worktree,
     remove_worktree,
 )
@@ -186,7 +187,7 @@ class WorktreeBuilder:
         if not made.is_new:
             return
         worktree = made.worktree
-        repository = expect_repository(worktree.path)
+        repository = open_worktree(worktree.path, worktree.repository)
         tip = resolve_commit(repository, "HEAD")
         found = find_worktree(repository, worktree.path)
         if found is not None:

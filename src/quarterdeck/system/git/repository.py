@@ -35,6 +35,7 @@ __all__ = [
     "ask_git",
     "copy_whole",
     "expect_repository",
+    "find_common_directory",
     "find_identity",
     "find_repository",
     "read_whole",
@@ -276,6 +277,15 @@ def expect_repository(directory: str) -> GitRepository:
     if repository is None:
         raise NotARepositoryError(directory)
     return repository
+
+
+def find_common_directory(top: str) -> str | None:
+    """The git directory that all worktrees share with the one at ``top``; None: it is none.
+
+    Raises GitUnsafeError.
+    """
+    found = _git_directory(f"{os.path.realpath(top)}/.git")
+    return found[1] if found is not None else None
 
 
 def ask_git(
