@@ -1,4 +1,4 @@
-"""An agent can write to the ``.git`` and HEAD of its worktree; nothing that they name is written."""
+"""An agent can write to ``.git`` and HEAD of its worktree; nothing that they name is changed."""
 
 import shutil
 from collections.abc import Callable

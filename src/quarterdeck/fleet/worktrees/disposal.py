@@ -37,6 +37,7 @@ from quarterdeck.system.git.worktree import (
     LinkedWorktree,
     add_worktree,
     branch_holders,
+    find_worktree,
     list_worktrees,
     remove_worktree,
 )
@@ -367,7 +368,7 @@ def _open(record: WorktreeRecord) -> GitRepository:
     """
     top = record.parked or record.worktree.path
     found = find_repository(top)
-    own = record.git_dir or ""
+    own = record.git_dir or _find_git_dir(record.worktree)
     common = os.path.dirname(os.path.dirname(own))
     if found is None or (found.top, found.git_dir, found.common_dir) != (top, own, common):
         raise GitUnsafeError(
@@ -375,6 +376,12 @@ def _open(record: WorktreeRecord) -> GitRepository:
             f"{own!r} any more; run `git worktree repair` with its path in its repository"
         )
     return found
+
+
+def _find_git_dir(worktree: Worktree) -> str:
+    """The directory by which the repository knows a worktree whose making was cut off."""
+    linked = find_worktree(expect_repository(worktree.repository), worktree.path)
+    return linked.git_dir if linked is not None else ""
 
 
 def _are_beginnings(repository: GitRepository, found: bytes) -> bool:
