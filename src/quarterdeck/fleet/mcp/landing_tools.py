@@ -1,9 +1,11 @@
 """The tool of a lead that lands the work of its agents.
 
-A lead lands on the branch of its own worktree. Any other branch is the person's: each landing there
-needs a person's permission.
+A lead lands on the branch of its own worktree, whose files are its own too. Any other branch is the
+person's, and so is a branch of that name in another repository, or one whose files are checked out
+elsewhere: each landing there needs a person's permission.
 """
 
+import asyncio
 from typing import Annotated
 
 import msgspec
@@ -11,13 +13,17 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from quarterdeck.agent.tools.tool import Arguments
+from quarterdeck.system.errors import GitError
+from quarterdeck.system.git.references import BRANCHES
+from quarterdeck.system.git.worktree import open_worktree
 from quarterdeck.wire.events import PermissionAsked
 from quarterdeck.wire.ids import new_request_id, new_tool_call_id
 from quarterdeck.wire.permissions import PermissionOption
-from quarterdeck.wire.worktrees import LandingMethod
+from quarterdeck.wire.worktrees import LandingMethod, Worktree
 
 from ..api import AgentInfo
 from ..landing.api import LandingOptions, LandingPreview, LandingResult
+from ..landing.checkout import find_checkouts
 from .tool import FleetTool, FleetToolResult, failed_result
 from .tool_context import FleetToolContext
 
@@ -64,7 +70,9 @@ async def _merge(seat: FleetToolContext, a: MergeArguments) -> FleetToolResult:
     into = a.into or mine or _base_of(child)
     if into is None:
         return failed_result(f"{child.name} has no worktree, so there is nothing to merge.")
-    is_mine = mine is not None and into.removeprefix("refs/heads/") == mine
+    is_mine = False
+    if own is not None and into.removeprefix(BRANCHES) == mine and child.worktree is not None:
+        is_mine = await asyncio.to_thread(_is_own_branch, own, child.worktree)
     options = LandingOptions(
         method=a.method,
         into=into,
@@ -88,6 +96,19 @@ async def _merge(seat: FleetToolContext, a: MergeArguments) -> FleetToolResult:
     data = msgspec.to_builtins(result)
     is_error = result.state not in ("landed", "unchanged")
     return FleetToolResult(text=text, data=data, is_error=is_error)
+
+
+def _is_own_branch(own: Worktree, child: Worktree) -> bool:
+    """Whether landing on the branch of a lead's worktree changes nothing but that worktree."""
+    try:
+        mine = open_worktree(own.path, own.repository)
+        theirs = open_worktree(child.path, child.repository)
+        users = find_checkouts(mine, f"{BRANCHES}{own.branch}")
+    except GitError:
+        return False
+    return mine.common_dir == theirs.common_dir and all(
+        one.git_dir == mine.git_dir for one in users
+    )
 
 
 def _base_of(child: AgentInfo) -> str | None:
