@@ -379,8 +379,11 @@ def _find_base(repository: GitRepository, name: str | None) -> tuple[str, str | 
             commit = resolve_commit(repository, name)
         except GitError as error:
             raise InvalidOptionsError(f"base: {error}") from error
-        is_branch = read_reference(repository, f"{BRANCHES}{name}") == commit
-        return commit, name if is_branch else None
+        branch = name.removeprefix(BRANCHES)
+        is_branch = is_branch_name(repository, branch)
+        if is_branch and read_reference(repository, f"{BRANCHES}{branch}") == commit:
+            return commit, branch
+        return commit, None
     try:
         commit = resolve_commit(repository, "HEAD")
     except GitError:

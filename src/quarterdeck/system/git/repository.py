@@ -66,7 +66,7 @@ _EXTENSIONS = frozenset(
         *("refstorage", "relativeworktrees"),
     }
 )
-_HEAD = re.compile(r"ref: (refs/[^\0-\x20\x7f~^:?*\[\\]+)|([0-9a-f]{40}|[0-9a-f]{64})\Z")
+_HEAD = re.compile(r"(?:ref: refs/[^\0-\x20\x7f~^:?*\[\\]+|[0-9a-f]{40}|[0-9a-f]{64})\Z")
 
 
 class GitRepository(Struct, frozen=True, kw_only=True):
