@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from quarterdeck.config.places import make_private
 from quarterdeck.system.file_reader import open_regular_file
 from quarterdeck.system.paths import real_directory
+from quarterdeck.wire.terminal_text import escape_controls
 
 from .errors import ContentMissingError
 
@@ -95,10 +96,14 @@ def is_within(path: bytes, directory: bytes) -> bool:
 
 
 def path_text(path: bytes, root: bytes = b"") -> str:
-    """A path for people: relative to ``root`` where it is below, bytes that are no text escaped."""
+    """A path for people and models: relative to ``root`` where it is below.
+
+    Bytes that are no text, line ends and other control characters are escaped, so that a name
+    cannot look like something else that we say.
+    """
     if root and path != root and is_within(path, root):
         path = path[len(root.rstrip(b"/")) + 1 :]
-    return os.fsdecode(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return escape_controls(path.decode("utf-8", "backslashreplace"), keep="")
 
 
 def digest_of(data: bytes) -> str:

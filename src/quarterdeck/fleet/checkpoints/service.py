@@ -198,7 +198,7 @@ class CheckpointService:
                 mover, via, turn=turn, files=files, conversation=told, force=force
             )
 
-        return await self._work.finish(self._move(entry, move))
+        return await self._work.finish(self._move(entry, move, writes=files))
 
     async def rewind(
         self,
@@ -218,7 +218,7 @@ class CheckpointService:
                 mover, via, turn=turn, files=files, conversation=told, force=force
             )
 
-        return await self._work.finish(self._move(entry, move))
+        return await self._work.finish(self._move(entry, move, writes=files))
 
     async def redo(self, agent: str, *, force: bool = False) -> UndoResult:
         """Revert the last undo or rewind."""
@@ -235,8 +235,12 @@ class CheckpointService:
         self,
         entry: AgentEntry,
         move: "Callable[[SessionMover, MoveOptions, bool], Awaitable[Rewound | Redone]]",
+        *,
+        writes: bool = True,
     ) -> UndoResult:
         async with self._hold(entry) as session:
+            if writes:
+                await asyncio.to_thread(_expect_worktree, entry)
             if session is None:
                 await self._recover(entry)
             files = await self._open_files(entry)
@@ -424,6 +428,23 @@ class AgentTurns:
                 entry.session, entry.name, roots, self._settings
             ):
                 yield content
+
+
+def _expect_worktree(entry: AgentEntry) -> None:
+    """Make sure that the worktree of an agent is there; blocks. Raises AgentNotReadyError.
+
+    A few files in the place of a missing one would keep it from being made again.
+    """
+    worktree, options = entry.worktree, entry.wish.options
+    if worktree is None and options.worktree is None:
+        return
+    place = Path(worktree.path if worktree is not None else options.cwd)
+    if not (place / ".git" if worktree is not None else place).exists():
+        raise AgentNotReadyError(
+            f"the worktree {str(place)!r} of {entry.name!r} is gone; get it back with `quarterdeck "
+            f"worktrees recreate {entry.name}`, or with `quarterdeck worktrees restore` if it was "
+            "discarded"
+        )
 
 
 def _expect_conversation(

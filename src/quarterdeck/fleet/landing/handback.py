@@ -1,5 +1,6 @@
 """Prompts that give failed work back to an agent: conflicts with both sides, output of a check."""
 
+import re
 from collections.abc import Sequence
 
 from .api import LandingConflict, LandingResult
@@ -8,6 +9,7 @@ __all__ = ["compose_hand_back"]
 
 _MOST_OUTPUT = 6_000
 _MOST_FILES = 50
+_BACKTICKS = re.compile("`+")
 
 
 def compose_hand_back(result: LandingResult, *, own: bool, commit: str | None = None) -> str:
@@ -67,6 +69,6 @@ def _list_files(conflicts: Sequence[LandingConflict]) -> list[str]:
 
 def _fence(text: str) -> list[str]:
     """Text that cannot end its own fence."""
-    longest = max((len(line) - len(line.lstrip("`")) for line in text.splitlines()), default=0)
+    longest = max(map(len, _BACKTICKS.findall(text)), default=0)
     mark = "`" * max(3, longest + 1)
     return [mark, text[-_MOST_OUTPUT:].strip("\n"), mark]

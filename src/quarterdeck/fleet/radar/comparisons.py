@@ -119,7 +119,7 @@ class WorktreeComparisons:
             except GitError as error:
                 if await asyncio.to_thread(_is_gone, path):
                     self.forget(path)
-                self._failures[(path,)] = f"{path} is not compared: {error}."
+                self._failures[(path,)] = f"{path} is not compared: {str(error).rstrip('.')}."
                 return
         self._failures.pop((path,), None)
         self._states[path] = state

@@ -26,7 +26,12 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from quarterdeck.system.errors import GitError, GitUnsafeError, NotARepositoryError
+from quarterdeck.system.errors import (
+    GitError,
+    GitUnavailableError,
+    GitUnsafeError,
+    NotARepositoryError,
+)
 from quarterdeck.system.file_reader import read_regular_file
 from quarterdeck.system.git.command import GitIdentity, GitOutput, GitPlaces, run_git
 
@@ -447,6 +452,8 @@ def _settings_in(path: str, project: str) -> dict[str, str]:
     words = ("config", "--file", "-", "--null", "--list")
     try:
         said = _run_on_nothing(words, project, given=data)
+    except GitUnavailableError:
+        raise
     except GitError as error:
         raise _unsafe(path, str(error)) from error
     settings = _pairs(said)
