@@ -185,7 +185,7 @@ async def test_names_that_are_no_text(project, snapshots):
     write_files(bob, dict.fromkeys(names, "two\n"))
     found = await compared(snapshots, ann, bob)
     assert sorted(found) == sorted(
-        ["new\nline.txt", "\\xff\\xfe.txt", 'quote".txt', "ä ☃.py", "-rf", ":(top)x", "a~b"]
+        ["new\\nline.txt", "\\xff\\xfe.txt", 'quote".txt', "ä ☃.py", "-rf", ":(top)x", "a~b"]
     )
     assert {file.kind for file in found.values()} == {"text"}
 

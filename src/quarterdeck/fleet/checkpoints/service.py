@@ -5,6 +5,7 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from quarterdeck.agent.checkpoints import delete_checkpoints
