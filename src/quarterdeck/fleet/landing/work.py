@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from quarterdeck.agent.checkpoints.file_state import path_text
+from quarterdeck.agent.checkpoints.file_state import path_line
 from quarterdeck.system.git.command import GitIdentity
 from quarterdeck.system.git.references import BRANCHES, OWN_REFERENCES, read_reference
 from quarterdeck.system.git.repository import GitRepository
@@ -113,7 +113,7 @@ def _expect_unfiltered(work: AgentWork) -> None:
     changes = diff_trees(work.repository, work.head_tree, work.tree)
     paths = [one.path for one in changes if not one.is_removed]
     if found := list_filtered(work.repository, paths):
-        names = ", ".join(path_text(path) for path in found[:_MOST_NAMED])
+        names = ", ".join(path_line(path) for path in found[:_MOST_NAMED])
         more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
         raise LandingRefusedError(
             f"uncommitted files are behind a git filter such as LFS, which is not run: {names}"

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from quarterdeck.agent.checkpoints.file_state import path_line
 from quarterdeck.agent.tools.tool import Arguments
 from quarterdeck.system.errors import GitError
 from quarterdeck.system.git.references import BRANCHES
@@ -120,7 +121,7 @@ def _find_problem(preview: LandingPreview) -> str | None:
     if preview.problem is not None:
         return f"{preview.problem[:1].upper()}{preview.problem[1:]}."
     if preview.conflicts:
-        files = ", ".join(one.path for one in preview.conflicts[:_MOST_FILES])
+        files = ", ".join(path_line(one.path) for one in preview.conflicts[:_MOST_FILES])
         return f"{preview.name} conflicts with {preview.target.branch}: {files}."
     if preview.target.problem is not None and not preview.is_empty:
         return f"{preview.target.problem[:1].upper()}{preview.target.problem[1:]}."
@@ -156,7 +157,7 @@ def _describe(result: LandingResult) -> str:
             text = f"{result.into} has all of the work of {result.name} already."
         case _:
             text = f"{result.name} was not landed, nothing was changed: {result.reason}."
-            text += "".join(f"\n- {one.path} ({one.kind})" for one in result.conflicts)
+            text += "".join(f"\n- {path_line(one.path)} ({one.kind})" for one in result.conflicts)
             text += f"\n{result.output[-_OUTPUT:]}" if result.output else ""
             text += f"\n{result.handed_to} was asked to fix it." if result.handed_to else ""
     return f"{text}\n{result.note}" if result.note else text

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from quarterdeck.agent.checkpoints.file_state import path_text
+from quarterdeck.agent.checkpoints.file_state import path_line
 from quarterdeck.config.schema import WorktreeSettings
 from quarterdeck.system.errors import GitError, NotARepositoryError
 from quarterdeck.system.git.command import GitIdentity
@@ -480,7 +480,7 @@ def _some(names: "list[str] | tuple[str, ...]") -> str:
 
 def _plain(names: tuple[str, ...]) -> tuple[str, ...]:
     """For people: what is no text is escaped."""
-    return tuple(path_text(os.fsencode(name)) for name in names)
+    return tuple(path_line(os.fsencode(name)) for name in names)
 
 
 def _plain_name(name: str) -> str:
