@@ -28,6 +28,13 @@ def test_control_characters_do_not_get_into_a_message():
     assert clean_message("a\x1b[2Jb\r\n\x00c  \n\n") == "a [2Jb\n c"
 
 
+def test_secrets_and_marks_of_direction_do_not_get_into_a_message():
+    key = "sk-ant-api03-" + "a1B2" * 20
+    said = propose_message("ann", f"use {key}", f"done\x9b31m\u202e, the key is {key}")
+    assert key not in said and not {"\x9b", "\u202e"} & set(said)
+    assert said.splitlines()[2].startswith("done")
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -178,13 +179,19 @@ class LandingService:
             keep_commit, landing, f"pull-request/{request.entry.session}", commit
         )
         return PullRequestDraft(
-            repository=landing.repository.top,
+            repository=_find_main_checkout(landing),
             branch=branch,
             commit=commit,
             base=landing.branch,
             title=title,
             body=f"{body.strip()}\n\n{table}\n".lstrip(),
         )
+
+
+def _find_main_checkout(landing: PreparedLanding) -> str:
+    """Where the person's own git runs: not in a worktree, whose settings an agent can write."""
+    top, name = os.path.split(landing.repository.common_dir)
+    return top if name == ".git" else landing.repository.top
 
 
 def _note_old_git(landing: PreparedLanding) -> str:
