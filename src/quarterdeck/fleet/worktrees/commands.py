@@ -7,16 +7,20 @@ the sandbox, where there is one: it can write to the worktree and to temporary f
 import asyncio
 import time
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from quarterdeck.config.schema import SandboxSettings
-from quarterdeck.system.api import CommandSpec, Terminals
+from quarterdeck.system.api import CommandSpec
 from quarterdeck.system.errors import OperatingSystemError
 from quarterdeck.system.local_terminals import LocalTerminals
 from quarterdeck.system.paths import Roots
 from quarterdeck.wire.events import CommandRan
 from quarterdeck.wire.worktrees import CommandPurpose, Worktree
+
+if TYPE_CHECKING:
+    from quarterdeck.system.sandbox import SandboxedTerminals
 
 __all__ = ["CommandContainment", "run_worktree_command", "worktree_variables"]
 
@@ -103,7 +107,9 @@ async def run_worktree_command(
     return CommandRan(purpose=purpose, command=line, exit_code=code, output=output, seconds=seconds)
 
 
-async def _open_terminals(cwd: str, containment: CommandContainment | None) -> Terminals | None:
+async def _open_terminals(
+    cwd: str, containment: CommandContainment | None
+) -> "LocalTerminals | SandboxedTerminals | None":
     """Where a command runs; None: it must not run here."""
     if containment is None:
         return LocalTerminals()

@@ -373,7 +373,7 @@ def _open(record: WorktreeRecord) -> GitRepository:
     if found is None or (found.top, found.git_dir, found.common_dir) != (top, own, common):
         raise GitUnsafeError(
             f"{record.worktree.path!r} was not removed, because its file .git does not name "
-            f"{own!r} any more; run `git worktree repair` with its path in its repository"
+            f"{own!r} any more; run `git worktree repair` in {record.worktree.repository!r}"
         )
     return found
 

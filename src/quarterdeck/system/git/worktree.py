@@ -190,8 +190,11 @@ def open_worktree(path: str, repository: str) -> GitRepository:
 
     Raises:
         NotARepositoryError: there is nothing at ``path`` that names a repository.
+        GitError: there is nothing at all.
         GitUnsafeError: it is another's, or not understood whole.
     """
+    if not os.path.lexists(path):
+        raise GitError(f"the worktree {path!r} is missing; recreate it from its branch")
     found, link = expect_repository(path), read_git_link(path)
     if found.top != path:
         raise NotARepositoryError(path)
@@ -199,8 +202,8 @@ def open_worktree(path: str, repository: str) -> GitRepository:
     is_same = link is not None and (found.git_dir, found.common_dir) == link
     if not is_same or common not in (None, found.common_dir):
         raise GitUnsafeError(
-            f"{path!r} was not used, because its file .git does not name its worktree of "
-            f"{repository!r} any more; run `git worktree repair` with its path in that repository"
+            f"the file .git in {path!r} does not name a worktree of {repository!r} any more; run "
+            "`git worktree repair` in that repository"
         )
     return found
 
