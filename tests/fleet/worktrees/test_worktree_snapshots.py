@@ -1,13 +1,16 @@
 """Snapshots hold what is in a worktree, and touch nothing of it."""
 
 import asyncio
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from quarterdeck.fleet.worktrees.snapshots import WorktreeSnapshots
-from quarterdeck.system.errors import NotARepositoryError
+from quarterdeck.system.errors import GitError, GitUnavailableError
+from quarterdeck.system.git.repository import expect_repository
+from quarterdeck.system.git.tree_snapshot import TreeRecorder
 from quarterdeck.wire.worktrees import Worktree
 from tests.support.agent_worktrees import add_worktree
 
@@ -69,7 +72,7 @@ async def test_a_private_index_that_is_damaged_is_made_again(tmp_path, project):
 
 
 async def test_a_directory_that_is_no_worktree_is_named(tmp_path):
-    with pytest.raises(NotARepositoryError):
+    with pytest.raises(GitError, match="not in a git repository"):
         await WorktreeSnapshots(tmp_path / "kept").take(value(tmp_path))
 
 
@@ -78,3 +81,25 @@ async def test_what_is_kept_of_a_worktree_can_be_forgotten(tmp_path, project):
     await snapshots.take(value(project))
     await snapshots.forget(str(project))
     assert list((tmp_path / "kept").iterdir()) == []
+
+
+def test_a_large_file_is_given_more_time_and_a_slow_git_is_not_run_twice(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+):
+    real, runs = shutil.which("git"), tmp_path / "runs"
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "git"
+    program.write_text(
+        f'#!/bin/sh\ncase " $* " in *" --replace "*) echo >> {runs}; sleep 6;; esac\n'
+        f'exec {real} "$@"\n'
+    )
+    program.chmod(0o755)
+    repository = expect_repository(str(project))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    (project / "new").write_text("small\n")
+    with pytest.raises(GitUnavailableError, match="did not answer"):
+        TreeRecorder(repository, tmp_path / "one", seconds=4.0).take()
+    assert runs.read_text() == "\n"
+    with (project / "large").open("wb") as file:
+        file.truncate(300_000_000)
+    assert TreeRecorder(repository, tmp_path / "two", seconds=4.0).take()
