@@ -213,3 +213,21 @@ def test_the_links_of_a_forgery_are_what_git_itself_would_follow(tmp_path: Path)
         assert not Path(found).samefile(project / ".git" / "worktrees" / "top"), forge
         shutil.rmtree(top)
         git(project, "worktree", "prune")
+
+
+async def test_an_index_that_is_a_link_is_not_written_through(tmp_path: Path):
+    """Git itself writes where the link leads: to the index of the person's checkout."""
+    folder = folder_of(tmp_path)
+    async with reviewed_agent(folder, {b"a.txt": b"a\n"}) as ann:
+        project = folder / "project"
+        ann.write("a.txt", "evil\n")
+        own = Path((ann.tree / ".git").read_text().removeprefix("gitdir: ").strip())
+        (own / "index").unlink()
+        (own / "index").symlink_to(project / ".git" / "index")
+        before = untouched(project)[:-1]
+        with pytest.raises(ReviewError):
+            await ann.fleet.accept_changes("ann", [ReviewSelection(file="a.txt")])
+        for method in ("merge", "rebase"):
+            options = LandingOptions(into="new", method=method)
+            assert (await ann.fleet.land("ann", options)).state == "refused"
+        assert untouched(project)[:-1] == before

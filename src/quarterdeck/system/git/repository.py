@@ -188,6 +188,8 @@ class GitRepository(Struct, frozen=True, kw_only=True):
             accepted: exit codes that are an answer.
         """
         _expect_plain(index or self.index, _MOST_INDEX)
+        if index is None and os.path.islink(self.index):  # git writes where it leads
+            raise _unsafe(self.index, "it is a symbolic link")
         others = (self.objects, *alternates) if objects is not None else tuple(alternates)
         with self._view() as view:
             places = GitPlaces(
