@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.config.errors import UnusablePlaceError, UnusableTrustError
+from quarterdeck.config.loader import load_config
+from quarterdeck.config.places import Places
 from quarterdeck.config.trust import TrustStore
 from quarterdeck.config.workspace import find_workspace
 from quarterdeck.wire.errors import NewerVersionError
@@ -155,9 +157,27 @@ def test_a_linked_worktree_belongs_to_the_project_of_its_repository(tmp_path: Pa
     (project / ".quarterdeck").mkdir()
     (project / ".quarterdeck" / "config.local.toml").write_text("")
     assert find_workspace(worktree).local_file == project / ".quarterdeck" / "config.local.toml"
-    (worktree / ".quarterdeck").mkdir()
-    (worktree / ".quarterdeck" / "config.local.toml").write_text("")
-    assert find_workspace(worktree).local_file == worktree / ".quarterdeck" / "config.local.toml"
+
+
+def test_a_linked_worktree_cannot_bring_settings_of_its_own(tmp_path: Path):
+    """Agents write there: what is trusted is what the main checkout has."""
+    project, worktree = linked_worktree(tmp_path)
+    for place in (worktree, worktree / "deep" / "er"):
+        write_settings(place, 'mode = "full-auto"\n[worktrees]\nsetup = ["evil"]\n')
+    assert find_workspace(worktree / "deep" / "er").folder is None
+    write_settings(project, 'mode = "plan"\n')
+    write_settings(project / "deep", 'mode = "accept-edits"\n')
+    places = Places.find({"QUARTERDECK_HOME": str(tmp_path / "home")})
+    for place, mode in ((worktree, "plan"), (worktree / "deep" / "er", "accept-edits")):
+        settings = load_config(places, directory=place, environ={}, trusted=True).settings
+        assert (settings.mode, settings.worktrees.setup) == (mode, ())
+
+
+def write_settings(directory: Path, text: str) -> None:
+    folder = directory / ".quarterdeck"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(text)
+    (folder / "config.local.toml").write_text(text)
 
 
 def test_a_directory_that_only_claims_to_be_a_worktree_belongs_to_itself(tmp_path: Path):

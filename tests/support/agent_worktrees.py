@@ -44,5 +44,5 @@ async def read_state(
     """A worktree as the radar sees it now."""
     import asyncio
 
-    snapshot = await snapshots.take(worktree.path)
+    snapshot = await snapshots.take(worktree)
     return await asyncio.to_thread(read_worktree_state, worktree, snapshot, before)

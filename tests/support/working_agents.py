@@ -74,9 +74,11 @@ def workers() -> Casting:
     return casting
 
 
-async def at_work(fleet: LocalFleet, casting: Casting, cwd: Path, name: str) -> WorkingLink:
+async def at_work(
+    fleet: LocalFleet, casting: Casting, cwd: Path, name: str, **options: Any
+) -> WorkingLink:
     """An agent in full auto that is ready; its link."""
-    await fleet.spawn(wish(cwd, name=name, mode="full-auto"))
+    await fleet.spawn(wish(cwd, name=name, mode="full-auto", **options))
     await fleet.wait([name], timeout=SOON)
     link = casting.links[-1]
     assert isinstance(link, WorkingLink)

@@ -119,7 +119,7 @@ def _prepare(
         system_prompt=system_prompt(surroundings, tuple(gathered.found)),
         instructions=tuple(map(str, gathered.paths)),
         problems=tuple(gathered.problems),
-        has_mcp_file=(workspace.root / MCP_FILE).is_file(),
+        has_mcp_file=(workspace.project / MCP_FILE).is_file(),
         private=(str(places.state), str(places.runtime)),
     )
 

@@ -36,7 +36,7 @@ def path(as_json: bool) -> None:
     from quarterdeck.config.workspace import find_workspace
 
     places, workspace = Places.find(), find_workspace(_here())
-    folder = workspace.folder or workspace.root / ".quarterdeck"
+    folder = workspace.folder or workspace.project / ".quarterdeck"
     setting_rows = {
         "user file": places.config_file,
         "project file": folder / "config.toml",

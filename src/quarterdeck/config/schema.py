@@ -427,6 +427,9 @@ class LandingSettings(Value, frozen=True, kw_only=True):
     on_failure: Literal["hand-back", "report"] = "hand-back"
     """What a queue does with work that conflicts or fails the check: send it to its agent as a
     prompt, or only report it."""
+    sandbox: bool = True
+    """Whether the check runs in the sandbox, where there is one: it runs code that an agent wrote.
+    ``sandbox.network`` and ``sandbox.writable`` count."""
 
 
 class WorktreeSettings(Value, frozen=True, kw_only=True):
@@ -450,6 +453,10 @@ class WorktreeSettings(Value, frozen=True, kw_only=True):
     """Command lines for the shell that are run before a worktree is removed."""
     timeout: Seconds = 600.0
     """How long one of these commands may take."""
+    sandbox: bool = True
+    """Whether these commands run in the sandbox, where there is one, when an agent may have written
+    what they run: set-up for an agent that another agent starts, and every tear-down.
+    ``sandbox.network`` and ``sandbox.writable`` count."""
     remove_after: tuple[Literal["merge", "archive"], ...] = ("merge", "archive")
     """When a worktree without uncommitted work is removed by itself: after its changes were
     merged, or after its agents were archived. An adopted worktree is never removed."""

@@ -20,7 +20,9 @@ class Workspace:
     """What a person trusts and grants permissions for: the root, or for a linked git worktree the
     main checkout of its repository."""
     folder: Path | None
-    """The nearest ``.quarterdeck`` directory with settings, from the directory up to the root."""
+    """The nearest ``.quarterdeck`` directory with settings, from the directory up to the root. For
+    a linked worktree it is looked for in the same place of the main checkout: agents write and
+    check out files in worktrees, and what they bring is not what a person has trusted."""
 
     @property
     def project_file(self) -> Path | None:
@@ -29,15 +31,8 @@ class Workspace:
 
     @property
     def local_file(self) -> Path | None:
-        """Settings for this checkout alone; not for version control.
-
-        A linked worktree without any has those of the main checkout.
-        """
-        own = self.folder / "config.local.toml" if self.folder else None
-        if self.project == self.root or (own is not None and _exists(own)):
-            return own
-        theirs = self.project / FOLDER / "config.local.toml"
-        return theirs if _exists(theirs) else own
+        """Settings for this checkout and its worktrees alone; not for version control."""
+        return self.folder / "config.local.toml" if self.folder else None
 
 
 def find_workspace(directory: Path) -> Workspace:
@@ -49,11 +44,12 @@ def find_workspace(directory: Path) -> Workspace:
     start = directory.resolve()
     chain = (start, *start.parents)
     root = next((place for place in chain if _exists(place / ".git")), start)
+    project = _project(root)
     for place in chain[: chain.index(root) + 1]:
-        folder = place / FOLDER
+        folder = project / place.relative_to(root) / FOLDER
         if _exists(folder / "config.toml") or _exists(folder / "config.local.toml"):
-            return Workspace(root=root, project=_project(root), folder=folder)
-    return Workspace(root=root, project=_project(root), folder=None)
+            return Workspace(root=root, project=project, folder=folder)
+    return Workspace(root=root, project=project, folder=None)
 
 
 def _project(root: Path) -> Path:

@@ -246,6 +246,7 @@ class LocalFleet:
             load_settings=starting.load_settings,
             read_last_words=lambda session, most: last_words(self, session, most),
             deliver=self._deliver,
+            private=(str(starting.places.state), str(starting.places.runtime)),
             release=WorktreeRelease(self._management),
         )
 

@@ -251,8 +251,10 @@ class SandboxedTerminals:
     """The ``Terminals`` port with every command in the sandbox.
 
     ``sealed``: commands can change nothing but temporary files, and have no network, whatever
-    else is given. ``hidden`` directories are empty inside, where the sandbox can do that. With
-    bubblewrap a command that a signal ended has the exit code 128 + the signal's number.
+    else is given. ``hidden`` directories are empty inside, where the sandbox can do that;
+    ``readable`` ones are shown though they lie below ``/tmp`` or in a hidden one. ``commits``:
+    in a linked worktree commands can write what a commit writes outside of it. With bubblewrap a
+    command that a signal ended has the exit code 128 + the signal's number.
     """
 
     def __init__(
@@ -262,11 +264,15 @@ class SandboxedTerminals:
         *,
         writable: Sequence[PathLike] = (),
         hidden: Sequence[PathLike] = (),
+        readable: Sequence[PathLike] = (),
         network: bool = False,
         sealed: bool = False,
+        commits: bool = True,
         guard: ProcessGuard | None = None,
     ) -> None:
         self._roots = roots
+        self._readable = tuple(os.fspath(path) for path in readable)
+        self._commits = commits
         self._sandbox = sandbox
         self._writable = tuple(os.fspath(path) for path in writable)
         self._hidden = tuple(os.fspath(path) for path in hidden)
@@ -322,13 +328,13 @@ class SandboxedTerminals:
         if self._scratch is None:
             self._scratch = tempfile.mkdtemp(prefix="quarterdeck-scratch-")
         roots = tuple(os.path.realpath(root) for root in self._roots.directories)
-        shown = tuple(sorted(self._shown))
+        shown = (*sorted(self._shown), *map(os.path.realpath, self._readable))
         hidden = tuple(map(os.path.realpath, self._hidden))
         if self._sealed:
             return SandboxProfile(
                 scratch=self._scratch, sealed=True, readable=(*shown, *roots), hidden=hidden
             )
-        kept, linked = self._kept(roots), _find_linked(roots)
+        kept, linked = self._kept(roots), _find_linked(roots) if self._commits else []
         return SandboxProfile(
             writable=(
                 *roots,

@@ -108,3 +108,45 @@ async def test_conflicts_and_foreign_agents_are_refused(led: Led, project: Path)
     await led.lead("other", cwd=str(project.parent))
     foreign = await led.call("other", "merge", agent="kid")
     assert foreign.is_error and "not an agent that you started" in foreign.text
+
+
+async def ask_of(led: Led, call: "asyncio.Task[object]") -> str:
+    """What a person is asked while a call waits."""
+    async with asyncio.timeout(SOON):
+        while not (inbox := await led.fleet.inbox()):
+            assert not call.done(), call.result()
+            await asyncio.sleep(0.01)
+    await led.fleet.answer(inbox[0].request, "deny")
+    async with asyncio.timeout(SOON):
+        await call
+    permission = inbox[0].permission
+    assert permission is not None
+    return f"{permission.title}: {permission.reason}"
+
+
+async def test_the_branch_of_a_lead_is_one_of_its_own_repository(led: Led, project: Path):
+    """A branch of the same name in another repository is somebody else's."""
+    await start(led, project)
+    other = await asyncio.to_thread(new_repository, project.parent / "other", {"a.txt": "a\n"})
+    git_in = asyncio.to_thread
+    await git_in(git, other, "branch", "quarterdeck/boss")
+    before = await git_in(git, other, "for-each-ref")
+    place = project.parent / "kid2"
+    await git_in(git, other, "worktree", "add", "-q", "-b", "quarterdeck/kid2", str(place))
+    await led.call("boss", "spawn_agent", name="kid2", task="say done", cwd=str(project.parent))
+    await led.call("boss", "wait_for")
+    await assign(led, other, "kid2")
+    (place / "new.txt").write_text("new\n")
+    call = asyncio.create_task(led.call("boss", "merge", agent="kid2"))
+    assert "Land kid2 on quarterdeck/boss" in await ask_of(led, call)
+    assert (await git_in(git, other, "for-each-ref", "refs/heads/quarterdeck/boss")) in before
+
+
+async def test_files_that_a_person_has_checked_out_need_a_person(led: Led, project: Path):
+    """The branch is the lead's, but its files are in the person's own checkout."""
+    await start(led, project)
+    await asyncio.to_thread(git, project.parent / "boss", "checkout", "-q", "--detach")
+    await asyncio.to_thread(git, project, "checkout", "-q", "quarterdeck/boss")
+    call = asyncio.create_task(led.call("boss", "merge", agent="kid"))
+    assert f"updating the files in {project}" in await ask_of(led, call)
+    assert not (project / "new.txt").exists()

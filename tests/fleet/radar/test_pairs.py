@@ -19,6 +19,8 @@ from quarterdeck.fleet.radar.pairs import (
 )
 from quarterdeck.fleet.radar.worktree_state import WorktreeState
 from quarterdeck.fleet.worktrees.snapshots import WorktreeSnapshots
+from quarterdeck.system.git.repository import expect_repository
+from quarterdeck.system.git.worktree import add_worktree as add_linked
 from quarterdeck.wire.worktrees import ConflictFile, Worktree
 from tests.support.agent_worktrees import add_worktree, read_state, write_files
 from tests.support.hostile_repository import make_hostile_repository
@@ -315,11 +317,14 @@ async def test_nothing_that_a_repository_names_is_run(tmp_path, snapshots):
     side = Worktree(
         path=str(top / "worktree"), repository=str(top), base=base, base_ref="main", branch="side"
     )
-    main = Worktree(path=str(top), repository=str(top), base=base, base_ref="main")
+    repository = await asyncio.to_thread(expect_repository, str(top))
+    other = tmp_path.resolve() / "other"
+    await asyncio.to_thread(add_linked, repository, str(other), commit=base, branch="other")
+    main = Worktree(path=str(other), repository=str(top), base=base, base_ref="main")
     (top / "worktree" / "a.txt").write_text("ann\n")
-    (top / "a.txt").write_text("bob\n")
+    (other / "a.txt").write_text("bob\n")
     (top / "worktree" / "src" / "kept.py").write_text("x = 2\n")
-    (top / "src" / "kept.py").write_text("x = 3\n")
+    (other / "src" / "kept.py").write_text("x = 3\n")
     outside = state_of(hostile.outside)
     found = await compared(snapshots, side, main)
     assert {"a.txt", "src/kept.py"} <= set(found)

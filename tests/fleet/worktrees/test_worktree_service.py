@@ -22,7 +22,7 @@ from quarterdeck.wire.events import CommandRan, NoticePosted, WorktreeAssigned, 
 from quarterdeck.wire.worktrees import WorktreeOptions
 from tests.support.deadlines import SOON
 from tests.support.scripted_fleet import Casting, events_of, fleet_of, places_in, wish
-from tests.support.work_trees import git, new_repository, state_of
+from tests.support.work_trees import git, new_repository, state_of, untouched
 
 
 @pytest.fixture
@@ -120,9 +120,55 @@ async def test_a_base_can_be_named_and_a_detached_head_has_no_branch(fleet, proj
     assert info.worktree and (info.worktree.base, info.worktree.base_ref) == (first, "old")
     info = await spawn(fleet, project, "two", base="HEAD~1")
     assert info.worktree and (info.worktree.base, info.worktree.base_ref) == (first, None)
+    for name in ("old~0", "old^{commit}", "old@{0}"):  # a commit, and not a branch of that name
+        info = await spawn(fleet, project, base=name)
+        assert info.worktree and (info.worktree.base, info.worktree.base_ref) == (first, None)
+    info = await spawn(fleet, project, "whole", base="refs/heads/old")
+    assert info.worktree and (info.worktree.base, info.worktree.base_ref) == (first, "old")
     git(project, "checkout", "-q", "--detach")
     info = await spawn(fleet, project, "three")
     assert info.worktree and info.worktree.base_ref is None
+
+
+@pytest.mark.parametrize(
+    "name", ["-x", "--output=x", "--help", "old\nold", "old\0", "..", "old..old", "", " ", "\udcff"]
+)
+async def test_a_base_that_is_no_commit_is_refused_by_name(fleet, project, name):
+    before = untouched(project)
+    with pytest.raises(InvalidOptionsError, match="base"):
+        await spawn(fleet, project, "docs", base=name)
+    assert await fleet.agents() == [] and await fleet.worktrees() == []
+    assert untouched(project) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("../../out", "-.-out"),
+        ("-x", "-x"),
+        ("a..b", "a.b"),
+        ("refs/heads/main", "refs-heads-main"),
+        ("x.lock", "x"),
+        ("a\nb", "a-b"),
+        ("☃ 雪", "--雪"),
+        ("...", "worktree"),
+        ("@{-1}", "---1-"),
+        ("HEAD", "HEAD"),
+        ("n" * 300, None),
+    ],
+)
+async def test_a_name_is_one_part_of_a_path_and_of_a_branch(fleet, project, tmp_path, name, made):
+    options = wish(project, name="docs", worktree=WorktreeOptions(name=name))
+    if made is None:
+        with pytest.raises((InvalidOptionsError, WorktreeError)):
+            await fleet.spawn(options)
+        assert await fleet.agents() == [] and "quarterdeck/" not in git(project, "for-each-ref")
+        return
+    worktree = (await fleet.spawn(options)).worktree
+    place = Path(worktree.path)
+    assert place.name == made and worktree.branch == f"quarterdeck/{made}"
+    assert place.parent.parent == tmp_path / "home" / "state" / "worktrees"
+    assert git(place, "branch", "--show-current").strip() == worktree.branch
 
 
 async def test_uncommitted_work_is_carried_along_and_the_original_untouched(fleet, project):

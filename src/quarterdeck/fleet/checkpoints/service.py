@@ -222,7 +222,7 @@ class CheckpointService:
                 mover, via, turn=turn, files=files, conversation=told, force=force
             )
 
-        return await self._work.finish(self._move(entry, move))
+        return await self._work.finish(self._move(entry, move, writes=files))
 
     async def rewind(
         self,
@@ -242,7 +242,7 @@ class CheckpointService:
                 mover, via, turn=turn, files=files, conversation=told, force=force
             )
 
-        return await self._work.finish(self._move(entry, move))
+        return await self._work.finish(self._move(entry, move, writes=files))
 
     async def redo(self, agent: str, *, force: bool = False) -> UndoResult:
         """Revert the last undo or rewind."""
@@ -259,11 +259,14 @@ class CheckpointService:
         self,
         entry: AgentEntry,
         move: "Callable[[SessionMover, MoveOptions, bool], Awaitable[Rewound | Redone]]",
+        *,
+        writes: bool = True,
     ) -> UndoResult:
         await self.wait_recovered()
         async with self._hold(entry) as session:
-            # Files that are put where a worktree was would keep it from being restored.
-            await self._check_place(await self._current.find(entry.session))
+            if writes:
+                # Files that are put where a worktree was would keep it from being restored.
+                await self._check_place(await self._current.find(entry.session))
             if session is None:
                 await self._recover(entry)
             files = await self._open_files(entry)

@@ -228,7 +228,7 @@ def load_checkpoint_settings(
 ) -> CheckpointSettings:
     """The settings that count in a directory; blocks. A file that is wrong is told elsewhere."""
     try:
-        trusted = TrustStore(places.trust_file).is_trusted(find_workspace(Path(cwd)).root)
+        trusted = TrustStore(places.trust_file).is_trusted(find_workspace(Path(cwd)).project)
         found = load_config(places, directory=Path(cwd), environ=environment, trusted=trusted)
     except (ConfigError, OSError):
         return CheckpointSettings()

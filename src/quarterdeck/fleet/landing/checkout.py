@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from quarterdeck.agent.checkpoints.file_state import path_text
+from quarterdeck.agent.checkpoints.file_state import path_line
 from quarterdeck.system.errors import GitError
 from quarterdeck.system.git.repository import (
     GitRepository,
@@ -230,6 +230,6 @@ def _mode(path: bytes) -> int | None:
 
 def name_some(paths: Sequence[bytes]) -> str:
     """The first of many files, for people."""
-    names = ", ".join(path_text(path) for path in paths[:_MOST_NAMED])
+    names = ", ".join(path_line(path) for path in paths[:_MOST_NAMED])
     more = len(paths) - _MOST_NAMED
     return f"{names} and {more} more" if more > 0 else names

@@ -41,6 +41,8 @@ class CheckTree:
         self.path = directory / f"{_PREFIX}{new_request_id()[-12:]}"
         self.source = repository.top
         """The checkout that it was made from."""
+        self.needed = (repository.common_dir, repository.top)
+        """Directories that git, or a command, has to read."""
         self._repository = repository
         self._tree: GitRepository | None = None
 

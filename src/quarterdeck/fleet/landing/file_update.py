@@ -6,7 +6,7 @@ the old or the new content, or a beginning of the new one: what a person wrote m
 Everything here blocks.
 """
 # Names may be no text, and are joined as they are.
-# ruff: noqa: PTH105, PTH106, PTH108, PTH123
+# ruff: noqa: PTH105, PTH106, PTH108, PTH114, PTH123
 
 import os
 import shutil
@@ -55,6 +55,10 @@ class IndexLock:
             LandingRefusedError: another git uses it.
             GitError: it cannot be written.
         """
+        if os.path.islink(self.repository.index):
+            raise LandingRefusedError(
+                f"{self.repository.index!r} is a symbolic link; replace it by what it links to"
+            )
         try:
             self._make_lock()
         except FileExistsError:

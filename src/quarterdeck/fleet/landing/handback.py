@@ -1,6 +1,9 @@
 """Prompts that give failed work back to an agent: conflicts with both sides, output of a check."""
 
+import re
 from collections.abc import Sequence
+
+from quarterdeck.agent.checkpoints.file_state import path_line
 
 from .api import LandingConflict, LandingResult
 
@@ -8,6 +11,7 @@ __all__ = ["compose_hand_back"]
 
 _MOST_OUTPUT = 6_000
 _MOST_FILES = 50
+_BACKTICKS = re.compile("`+")
 
 
 def compose_hand_back(result: LandingResult, *, own: bool, commit: str | None = None) -> str:
@@ -27,7 +31,7 @@ def compose_hand_back(result: LandingResult, *, own: bool, commit: str | None = 
     lines += _list_files(result.conflicts)
     for one in result.conflicts:
         if one.hunks:
-            lines += ["", f"{one.path} (ours: {result.into}, theirs: the work):"]
+            lines += ["", f"{path_line(one.path)} (ours: {result.into}, theirs: the work):"]
             lines += _fence(one.hunks)
     return "\n".join(lines)
 
@@ -59,7 +63,7 @@ def _ask_for_fix(own: bool, commit: str | None) -> str:
 
 
 def _list_files(conflicts: Sequence[LandingConflict]) -> list[str]:
-    lines = [f"- {one.path}{f' ({one.kind})' if one.kind else ''}" for one in conflicts]
+    lines = [f"- {path_line(one.path)}{f' ({one.kind})' if one.kind else ''}" for one in conflicts]
     if len(lines) > _MOST_FILES:
         return [*lines[:_MOST_FILES], f"- and {len(lines) - _MOST_FILES} more"]
     return lines
@@ -67,6 +71,6 @@ def _list_files(conflicts: Sequence[LandingConflict]) -> list[str]:
 
 def _fence(text: str) -> list[str]:
     """Text that cannot end its own fence."""
-    longest = max((len(line) - len(line.lstrip("`")) for line in text.splitlines()), default=0)
+    longest = max(map(len, _BACKTICKS.findall(text)), default=0)
     mark = "`" * max(3, longest + 1)
     return [mark, text[-_MOST_OUTPUT:].strip("\n"), mark]

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from quarterdeck.wire.redaction import mask_secrets
+
 from ..errors import InvalidOptionsError
 
 __all__ = ["add_trailers", "clean_message", "parse_trailer", "propose_message"]
@@ -11,7 +13,11 @@ _SUBJECT = 72
 _BODY = 2_000
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*\Z")
 _TRAILER = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*: \S")
-_CONTROLS = {code: " " for code in range(32) if chr(code) not in "\n\t"} | {127: " "}
+_CONTROLS = {
+    **{code: " " for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"},
+    **dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), ""),
+}
+"""Control characters, and marks that show text in another order than it has."""
 SESSION_TRAILER = "Quarterdeck-Session"
 
 
@@ -21,10 +27,10 @@ def propose_message(name: str, title: str | None, last_words: str) -> str:
     Args:
         name: the agent's.
         title: of its session: what it was asked for.
-        last_words: what it said at the end.
+        last_words: what it said at the end; known forms of secrets in it are masked.
     """
-    subject = _cut_line(clean_message(title or "")) or f"Land the work of {name}"
-    body = clean_message(last_words)
+    subject = _cut_line(mask_secrets(clean_message(title or ""))) or f"Land the work of {name}"
+    body = mask_secrets(clean_message(last_words))
     if len(body) > _BODY:
         body = f"{body[:_BODY].rsplit(' ', 1)[0]} …"
     if not body or body == subject:

@@ -83,7 +83,8 @@ class _Tools:
         self._seconds = seconds
 
     async def choose_remote(self, wanted: str | None) -> str:
-        known = (await self.git("remote")).split()
+        listed = (await self.git("remote")).split()
+        known = [name for name in listed if not name.startswith("-")]  # it would be an option
         if wanted is not None:
             if wanted in known:
                 return wanted

@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from quarterdeck.agent.checkpoints.file_state import path_line
 from quarterdeck.wire.events import ChangesLanded, Event, LandingFailed
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.tasks import BackgroundTasks
@@ -151,7 +153,7 @@ class LandingService:
         landing = await self._lander.prepare(request.entry.session, request.worktree, options)
         plan = await self._lander.plan(landing, landing.tip, request.method, request.message)
         if plan.conflicts:
-            files = ", ".join(one.path.decode("utf-8", "replace") for one in plan.conflicts[:5])
+            files = ", ".join(path_line(one.path) for one in plan.conflicts[:5])
             raise LandingRefusedError(f"it conflicts with {landing.branch!r}: {files}")
         if plan.is_empty:
             raise LandingRefusedError(f"{landing.branch!r} has all of the work already")
@@ -161,23 +163,35 @@ class LandingService:
             commit = await asyncio.to_thread(
                 write_rest, landing.work, request.message.encode(), landing.identity
             )
-        branch = landing.work.branch or f"{_BRANCHES}quarterdeck/{request.entry.name}"
+        # Not what HEAD says: an agent could name a branch there that is somebody else's.
+        branch = request.worktree.branch or f"quarterdeck/{request.entry.name}"
+        if branch == landing.branch:
+            raise LandingRefusedError(
+                f"{branch!r} is the agent's own branch; name another (--into)"
+            )
         title, _, body = request.message.partition("\n")
         lines = [
-            f"- `{one.path}` +{one.added or 0} −{one.removed or 0}" for one in files[:_MOST_LISTED]
+            f"- `{path_line(one.path)}` +{one.added or 0} −{one.removed or 0}"
+            for one in files[:_MOST_LISTED]
         ]
         table = f"{counts.files} files, +{counts.added} −{counts.removed}\n\n" + "\n".join(lines)
         await asyncio.to_thread(
             keep_commit, landing, f"pull-request/{request.entry.session}", commit
         )
         return PullRequestDraft(
-            repository=landing.repository.top,
-            branch=branch.removeprefix(_BRANCHES),
+            repository=_find_main_checkout(landing),
+            branch=branch,
             commit=commit,
             base=landing.branch,
             title=title,
             body=f"{body.strip()}\n\n{table}\n".lstrip(),
         )
+
+
+def _find_main_checkout(landing: PreparedLanding) -> str:
+    """Where the person's own git runs: not in a worktree, whose settings an agent can write."""
+    top, name = os.path.split(landing.repository.common_dir)
+    return top if name == ".git" else landing.repository.top
 
 
 def _note_old_git(landing: PreparedLanding) -> str:

@@ -9,15 +9,17 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from quarterdeck.agent.checkpoints.file_state import path_text
+from quarterdeck.agent.checkpoints.file_state import path_line
 from quarterdeck.system.git.command import GitIdentity
 from quarterdeck.system.git.references import BRANCHES, OWN_REFERENCES, read_reference
-from quarterdeck.system.git.repository import GitRepository, expect_repository
+from quarterdeck.system.git.repository import GitRepository
 from quarterdeck.system.git.tree_snapshot import TreeRecorder
+from quarterdeck.system.git.worktree import open_worktree
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.worktrees import Worktree
 
 from ..errors import LandingRefusedError
+from .checkout import find_checkouts
 from .commit import read_commits, read_tree, write_commit
 from .tree_change import diff_trees, list_filtered
 
@@ -66,22 +68,42 @@ def record_work(worktree: Worktree, directory: Path) -> AgentWork:
         raise LandingRefusedError(
             f"the worktree {worktree.path!r} is missing; recreate it from its branch first"
         )
-    repository = expect_repository(worktree.path)
+    repository = open_worktree(worktree.path, worktree.repository)
     head = read_reference(repository, "HEAD")
     if head is None:
         raise LandingRefusedError(f"{worktree.path!r} has no commit yet, so nothing can be landed")
+    branch = _find_own_branch(repository)
     tree = TreeRecorder(repository, directory, borrows=False).take()
-    branch = repository.head[5:] if repository.is_on_branch else None
     work = AgentWork(
         repository=repository,
         head=head,
         head_tree=read_tree(repository, head),
-        branch=branch if branch is not None and branch.startswith(BRANCHES) else None,
+        branch=branch,
         tree=tree,
         start=worktree.start,
     )
     _expect_unfiltered(work)
     return work
+
+
+def _find_own_branch(repository: GitRepository) -> str | None:
+    """The branch that is checked out in a worktree; it gets what is not committed.
+
+    Git checks out a branch only once, but whoever works there can write to HEAD.
+
+    Raises:
+        LandingRefusedError: it is checked out elsewhere too, where its files would not follow.
+    """
+    branch = repository.head[5:] if repository.is_on_branch else None
+    if branch is None or not branch.startswith(BRANCHES):
+        return None
+    for one in find_checkouts(repository, branch):
+        if one.git_dir != repository.git_dir:
+            raise LandingRefusedError(
+                f"the branch {branch.removeprefix(BRANCHES)!r} of {repository.top!r} is checked "
+                f"out in {one.top!r} too; check out another branch in the worktree"
+            )
+    return branch
 
 
 def _expect_unfiltered(work: AgentWork) -> None:
@@ -91,7 +113,7 @@ def _expect_unfiltered(work: AgentWork) -> None:
     changes = diff_trees(work.repository, work.head_tree, work.tree)
     paths = [one.path for one in changes if not one.is_removed]
     if found := list_filtered(work.repository, paths):
-        names = ", ".join(path_text(path) for path in found[:_MOST_NAMED])
+        names = ", ".join(path_line(path) for path in found[:_MOST_NAMED])
         more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
         raise LandingRefusedError(
             f"uncommitted files are behind a git filter such as LFS, which is not run: {names}"

@@ -28,7 +28,7 @@ from ..agent_entry import AgentEntry
 from ..errors import LandingRefusedError
 from ..live_index import LiveIndex
 from ..log_writer import LogWriter
-from ..worktrees.commands import run_worktree_command
+from ..worktrees.commands import CommandContainment, run_worktree_command
 from .api import (
     LandingOptions,
     LandingResult,
@@ -66,6 +66,8 @@ class LandingContext(Struct, frozen=True, kw_only=True):
     read_last_words: Callable[[SessionId, int], Awaitable[str]]
     deliver: Callable[[str, str], Awaitable[None]]
     """Give an agent a prompt, resuming it if need be. Raises QuarterdeckError."""
+    private: tuple[str, ...]
+    """Directories of ours that no check may see."""
     release: Callable[[SessionId, Worktree, str, str | None], Awaitable[str | None]]
     """Let go of a worktree whose commit has landed, and the files of another commit with it;
     returns what a person must know."""
@@ -355,7 +357,12 @@ class LandingWorker:
     ) -> tuple[str, str] | None:
         variables = {"QUARTERDECK_WORKTREE": str(tree.path), "QUARTERDECK_REPOSITORY": tree.source}
         event = await run_worktree_command(
-            line, cwd=str(tree.path), purpose=purpose, variables=variables, timeout=seconds
+            line,
+            cwd=str(tree.path),
+            purpose=purpose,
+            variables=variables,
+            timeout=seconds,
+            containment=await self._find_containment(tree),
         )
         for session in sessions:
             await self.context.notes.note(session, event)
@@ -366,6 +373,18 @@ class LandingWorker:
         if event.exit_code is None:
             how = f"was ended after {event.seconds:.0f} s"
         return f"the {what} {line!r} {how}", event.output
+
+    async def _find_containment(self, tree: CheckTree) -> CommandContainment | None:
+        """What runs there is what an agent wrote, whoever named the command."""
+        settings = await asyncio.to_thread(self.context.load_settings, tree.source)
+        if not settings.landing.sandbox:
+            return None
+        return CommandContainment(
+            settings=settings.sandbox,
+            setting="landing.sandbox",
+            readable=tree.needed,
+            hidden=self.context.private,
+        )
 
     async def _check(
         self,

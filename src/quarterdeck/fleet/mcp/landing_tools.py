@@ -1,23 +1,30 @@
 """The tool of a lead that lands the work of its agents.
 
-A lead lands on the branch of its own worktree. Any other branch is the person's: each landing there
-needs a person's permission.
+A lead lands on the branch of its own worktree, whose files are its own too. Any other branch is the
+person's, and so is a branch of that name in another repository, or one whose files are checked out
+elsewhere: each landing there needs a person's permission.
 """
 
+import asyncio
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from quarterdeck.agent.checkpoints.file_state import path_line
 from quarterdeck.agent.tools.tool import Arguments
+from quarterdeck.system.errors import GitError
+from quarterdeck.system.git.references import BRANCHES
+from quarterdeck.system.git.worktree import open_worktree
 from quarterdeck.wire.events import PermissionAsked
 from quarterdeck.wire.ids import new_request_id, new_tool_call_id
 from quarterdeck.wire.permissions import PermissionOption
-from quarterdeck.wire.worktrees import LandingMethod
+from quarterdeck.wire.worktrees import LandingMethod, Worktree
 
 from ..api import AgentInfo
 from ..landing.api import LandingOptions, LandingPreview, LandingResult
+from ..landing.checkout import find_checkouts
 from .tool import FleetTool, FleetToolResult, failed_result
 from .tool_context import FleetToolContext
 
@@ -64,7 +71,9 @@ async def _merge(seat: FleetToolContext, a: MergeArguments) -> FleetToolResult:
     into = a.into or mine or _base_of(child)
     if into is None:
         return failed_result(f"{child.name} has no worktree, so there is nothing to merge.")
-    is_mine = mine is not None and into.removeprefix("refs/heads/") == mine
+    is_mine = False
+    if own is not None and into.removeprefix(BRANCHES) == mine and child.worktree is not None:
+        is_mine = await asyncio.to_thread(_is_own_branch, own, child.worktree)
     options = LandingOptions(
         method=a.method,
         into=into,
@@ -90,6 +99,19 @@ async def _merge(seat: FleetToolContext, a: MergeArguments) -> FleetToolResult:
     return FleetToolResult(text=text, data=data, is_error=is_error)
 
 
+def _is_own_branch(own: Worktree, child: Worktree) -> bool:
+    """Whether landing on the branch of a lead's worktree changes nothing but that worktree."""
+    try:
+        mine = open_worktree(own.path, own.repository)
+        theirs = open_worktree(child.path, child.repository)
+        users = find_checkouts(mine, f"{BRANCHES}{own.branch}")
+    except GitError:
+        return False
+    return mine.common_dir == theirs.common_dir and all(
+        one.git_dir == mine.git_dir for one in users
+    )
+
+
 def _base_of(child: AgentInfo) -> str | None:
     return child.worktree.base_ref if child.worktree is not None else None
 
@@ -99,7 +121,7 @@ def _find_problem(preview: LandingPreview) -> str | None:
     if preview.problem is not None:
         return f"{preview.problem[:1].upper()}{preview.problem[1:]}."
     if preview.conflicts:
-        files = ", ".join(one.path for one in preview.conflicts[:_MOST_FILES])
+        files = ", ".join(path_line(one.path) for one in preview.conflicts[:_MOST_FILES])
         return f"{preview.name} conflicts with {preview.target.branch}: {files}."
     if preview.target.problem is not None and not preview.is_empty:
         return f"{preview.target.problem[:1].upper()}{preview.target.problem[1:]}."
@@ -135,7 +157,7 @@ def _describe(result: LandingResult) -> str:
             text = f"{result.into} has all of the work of {result.name} already."
         case _:
             text = f"{result.name} was not landed, nothing was changed: {result.reason}."
-            text += "".join(f"\n- {one.path} ({one.kind})" for one in result.conflicts)
+            text += "".join(f"\n- {path_line(one.path)} ({one.kind})" for one in result.conflicts)
             text += f"\n{result.output[-_OUTPUT:]}" if result.output else ""
             text += f"\n{result.handed_to} was asked to fix it." if result.handed_to else ""
     return f"{text}\n{result.note}" if result.note else text

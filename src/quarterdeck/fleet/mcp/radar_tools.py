@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 
+from quarterdeck.agent.checkpoints.file_state import path_line
 from quarterdeck.agent.tools.tool import Arguments
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import QuarterdeckError
@@ -81,7 +82,7 @@ def describe_files(files: Sequence[ConflictFile]) -> str:
 
 
 def _file_words(file: ConflictFile) -> str:
-    name = " ".join(file.path.split())
+    name = path_line(file.path)
     symbols = f": {', '.join(file.symbols[:5])}" if file.symbols else ""
     return f"{name} ({_KINDS[file.kind]}{symbols})"
 

@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta
 
 from quarterdeck.agent.tools.tool import Arguments
-from quarterdeck.wire.terminal_text import count_noun
+from quarterdeck.wire.terminal_text import count_noun, escape_to_line
 
 from ..review.api import AgentChanges, ChangedFile, FilePatch
 from ..review.errors import NoSuchChangeError
@@ -150,7 +150,7 @@ def _result(
     parts: list[str] = []
     what = f"{count_noun(changes.count, 'file')}, +{changes.added} -{changes.removed}"
     parts.append(f"{changes.name} changed {what} against {changes.against}.")
-    parts += [f"Note: {note}" for note in changes.notes]
+    parts += [f"Note: {escape_to_line(note)}" for note in changes.notes]
     if is_first and len(files) > 1:
         lines = [*(_describe(file) for file in files[:_MOST_LISTED]), "", *lines]
     if lines:

@@ -77,7 +77,7 @@ def inspect_workspace_trust(
     """
     workspace = find_workspace(directory)
     root, store = workspace.project, TrustStore(places.trust_file)
-    acts = tuple(_acts(places, environment, directory, workspace.root))
+    acts = tuple(_acts(places, environment, directory, root))
     if store.is_trusted(root):
         return WorkspaceTrust(root=str(root), state="trusted", acts=acts)
     return WorkspaceTrust(

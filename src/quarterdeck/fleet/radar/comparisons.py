@@ -112,13 +112,14 @@ class WorktreeComparisons:
         self._seen[path] = time.monotonic()
         async with self._threads:
             try:
-                snapshot = await run_to_end(self._snapshots.take(path), name="radar: snapshot")
+                taken = self._snapshots.take(worktree)
+                snapshot = await run_to_end(taken, name="radar: snapshot")
                 before = self._states.get(path)
                 state = await _in_thread(lambda: _read(worktree, snapshot, before))
             except GitError as error:
                 if await asyncio.to_thread(_is_gone, path):
                     self.forget(path)
-                self._failures[(path,)] = f"{path} is not compared: {error}."
+                self._failures[(path,)] = f"{path} is not compared: {str(error).rstrip('.')}."
                 return
         self._failures.pop((path,), None)
         self._states[path] = state

@@ -21,9 +21,9 @@ from quarterdeck.agent.checkpoints.file_state import (
 )
 from quarterdeck.agent.checkpoints.restore import put, remove_file
 from quarterdeck.config.places import make_private
-from quarterdeck.system.errors import GitError
+from quarterdeck.system.errors import GitError, GitUnsafeError
 from quarterdeck.system.git.object_store import GitEntry
-from quarterdeck.system.git.repository import expect_repository
+from quarterdeck.system.git.repository import GitRepository, expect_repository
 
 from .api import ReviewDecision
 from .errors import ChangedMeanwhileError, ReviewError
@@ -79,6 +79,8 @@ class ReviewOperation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The directory below which empty directories may go."""
     top: str | None = None
     """The work tree whose index is changed."""
+    git_dir: str | None = None
+    """Where that index is; None: as noted by an older program."""
     disk: tuple[DiskStep, ...] = ()
     index: tuple[IndexStep, ...] = ()
     marks: tuple[PreviousMark, ...] = ()
@@ -201,8 +203,18 @@ def _check(steps: Iterable[DiskStep], *, or_done: bool = False) -> None:
 def _change_index(operation: ReviewOperation) -> None:
     if operation.top is None or not operation.index:
         return
-    entries = IndexEntries(expect_repository(operation.top))
+    entries = IndexEntries(_open(operation.top, operation.git_dir))
     entries.write({step.path: step.after for step in operation.index})
+
+
+def _open(top: str, git_dir: str | None) -> GitRepository:
+    """The repository that was reviewed. Raises GitUnsafeError if it is another by now."""
+    found = expect_repository(top)
+    if found.top != top or git_dir not in (None, found.git_dir):
+        raise GitUnsafeError(
+            f"{top!r} is not a work tree of {git_dir!r} any more; restore its file .git"
+        )
+    return found
 
 
 def _undo_index(operation: ReviewOperation) -> tuple[str, ...]:
@@ -210,7 +222,7 @@ def _undo_index(operation: ReviewOperation) -> tuple[str, ...]:
     if operation.top is None or not operation.index:
         return ()
     try:
-        entries = IndexEntries(expect_repository(operation.top))
+        entries = IndexEntries(_open(operation.top, operation.git_dir))
         now = entries.read([step.path for step in operation.index])
         back = [step for step in operation.index if now.get(step.path) == step.after]
         entries.write({step.path: step.before for step in back})

@@ -82,7 +82,7 @@ class ChangeReader:
         """
         try:
             if turn is None and entry.worktree is not None:
-                snapshot = await self._snapshots.take(entry.worktree.path)
+                snapshot = await self._snapshots.take(entry.worktree)
                 work = asyncio.to_thread(self._in_worktree, entry, entry.worktree, snapshot)
             else:
                 work = asyncio.to_thread(self._by_turns, entry, state.ledger(), turn)

@@ -117,6 +117,7 @@ class DecisionPlanner:
             action=action,
             root=self._compared.root,
             top=repository.top if repository is not None else None,
+            git_dir=repository.git_dir if repository is not None else None,
             # A directory can only become a file again when its files are gone.
             disk=tuple(sorted(steps, key=lambda step: step.after is not None)),
             index=tuple(step for step in self._staged.values() if step.before != step.after),

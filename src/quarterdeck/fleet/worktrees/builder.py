@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from quarterdeck.agent.checkpoints.file_state import path_line
 from quarterdeck.config.schema import WorktreeSettings
 from quarterdeck.system.errors import GitError, NotARepositoryError
 from quarterdeck.system.git.command import GitIdentity
@@ -33,6 +34,7 @@ from quarterdeck.system.git.worktree import (
     add_worktree,
     find_worktree,
     list_worktrees,
+    open_worktree,
     reattach_worktree,
     remove_worktree,
 )
@@ -189,7 +191,7 @@ class WorktreeBuilder:
         if not made.is_new:
             return
         worktree = made.worktree
-        repository = expect_repository(worktree.path)
+        repository = open_worktree(worktree.path, worktree.repository)
         tip = resolve_commit(repository, "HEAD")
         found = find_worktree(repository, worktree.path)
         if found is not None:
@@ -385,8 +387,11 @@ def _find_base(repository: GitRepository, name: str | None) -> tuple[str, str | 
             commit = resolve_commit(repository, name)
         except GitError as error:
             raise InvalidOptionsError(f"base: {error}") from error
-        is_branch = read_reference(repository, f"{BRANCHES}{name}") == commit
-        return commit, name if is_branch else None
+        branch = name.removeprefix(BRANCHES)
+        is_branch = is_branch_name(repository, branch)
+        if is_branch and read_reference(repository, f"{BRANCHES}{branch}") == commit:
+            return commit, branch
+        return commit, None
     try:
         commit = resolve_commit(repository, "HEAD")
     except GitError:
@@ -484,7 +489,7 @@ def _some(names: "list[str] | tuple[str, ...]") -> str:
 
 def _plain(names: tuple[str, ...]) -> tuple[str, ...]:
     """For people: what is no text is escaped."""
-    return tuple(name.encode("utf-8", "backslashreplace").decode() for name in names)
+    return tuple(path_line(os.fsencode(name)) for name in names)
 
 
 def _plain_name(name: str) -> str:

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from quarterdeck.config.schema import WorktreeSettings
-from quarterdeck.system.errors import GitError
+from quarterdeck.system.errors import GitError, GitUnsafeError
 from quarterdeck.system.git.references import (
     BRANCHES,
     OWN_REFERENCES,
@@ -26,12 +26,18 @@ from quarterdeck.system.git.references import (
     read_reference,
     update_references,
 )
-from quarterdeck.system.git.repository import GitRepository, expect_repository
+from quarterdeck.system.git.repository import (
+    GitRepository,
+    expect_repository,
+    find_repository,
+)
 from quarterdeck.system.git.tree_snapshot import TreeRecorder
 from quarterdeck.system.git.worktree import (
     RAW_ATTRIBUTES,
     LinkedWorktree,
     add_worktree,
+    branch_holders,
+    find_worktree,
     list_worktrees,
     remove_worktree,
 )
@@ -226,7 +232,7 @@ class WorktreeDisposal:
         self._records.write(replace(record, stage="ready", parked=None))
 
     def _inspect(self, record: WorktreeRecord, settings: WorktreeSettings) -> WorktreeContent:
-        repository = expect_repository(record.parked or record.worktree.path)
+        repository = _open(record)
         included = self._records.included(record.worktree.path)
         patterns = (*settings.include_ignored, *read_patterns(record.worktree.repository))
         return inspect_worktree(repository, included, patterns)
@@ -236,7 +242,7 @@ class WorktreeDisposal:
     ) -> str | None:
         """The branch, unless all of it is elsewhere too."""
         worktree = record.worktree
-        repository = expect_repository(record.parked or worktree.path)
+        repository = _open(record)
         branch = worktree.branch
         tip = read_reference(repository, f"{BRANCHES}{branch}") if branch is not None else None
         if branch is None or tip is None:
@@ -255,7 +261,7 @@ class WorktreeDisposal:
         sessions: Sequence[SessionId],
     ) -> TrashRecord:
         """Commit everything byte for byte, and note where it is."""
-        repository = expect_repository(record.parked or record.worktree.path)
+        repository = _open(record)
         tree = self._take_raw(repository, content, settings)
         now = read_wall_clock()
         id_ = f"{format_utc_time(now, '%Y%m%dT%H%M%SZ')}-{secrets.token_hex(2)}-{record.name}"
@@ -307,7 +313,7 @@ class WorktreeDisposal:
     def _delete(self, record: WorktreeRecord, *, is_branch_deleted: bool) -> None:
         worktree = record.worktree
         # As it was found while it was looked at; a commit that appeared meanwhile stays.
-        repository = expect_repository(record.parked or worktree.path)
+        repository = _open(record)
         names = [name_start(worktree)]
         if is_branch_deleted and worktree.branch is not None:
             names.append(f"{BRANCHES}{worktree.branch}")
@@ -378,6 +384,31 @@ class WorktreeDisposal:
             shutil.rmtree(directory, ignore_errors=True)
 
 
+def _open(record: WorktreeRecord) -> GitRepository:
+    """A worktree that may have been moved aside. An agent can write to its ``.git`` file, so that
+    it counts only if it names what we made; the record of that is ours alone.
+
+    Raises:
+        GitUnsafeError: it names another repository, or none.
+    """
+    top = record.parked or record.worktree.path
+    found = find_repository(top)
+    own = record.git_dir or _find_git_dir(record.worktree)
+    common = os.path.dirname(os.path.dirname(own))
+    if found is None or (found.top, found.git_dir, found.common_dir) != (top, own, common):
+        raise GitUnsafeError(
+            f"{record.worktree.path!r} was not removed, because its file .git does not name "
+            f"{own!r} any more; run `git worktree repair` in {record.worktree.repository!r}"
+        )
+    return found
+
+
+def _find_git_dir(worktree: Worktree) -> str:
+    """The directory by which the repository knows a worktree whose making was cut off."""
+    linked = find_worktree(expect_repository(worktree.repository), worktree.path)
+    return linked.git_dir if linked is not None else ""
+
+
 def _are_beginnings(repository: GitRepository, found: bytes) -> bool:
     """Whether files differ from those of a tree only because writing them was cut off."""
     parts = found.split(b"\0")
@@ -410,7 +441,7 @@ def _expect_nothing_lost(record: WorktreeRecord, content: WorktreeContent) -> No
             f"the worktree {path!r} has uncommitted work: {_some(dirty)}; commit it, or keep it in "
             f"the trash: quarterdeck worktrees discard {record.name}"
         )
-    repository = expect_repository(record.parked or path)
+    repository = _open(record)
     if content.branch is None:
         words = ("for-each-ref", f"--contains={content.head}", "--count=1", "refs/")
         if not repository.ask(words).data.strip():
@@ -439,11 +470,12 @@ def _free_branch(
         return None, False
     number = 1
     name = branch
+    held = branch_holders(repository)
     while True:
         found = read_reference(repository, f"{BRANCHES}{name}")
         if found is None:
             return name, True
-        if found == tip and number == 1:
+        if found == tip and number == 1 and name not in held:
             return name, False
         number += 1
         name = f"{branch}-{number}"

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from quarterdeck.agent.checkpoints.file_state import path_line
 from quarterdeck.system.file_copy import TreeCopier
 from quarterdeck.system.git.repository import GitRepository, read_whole
 from quarterdeck.wire.events import NoticePosted
@@ -46,7 +47,7 @@ def copy_filtered(source: GitRepository, made: GitRepository, entries: bytes) ->
     missing = sorted(set(wanted) - copied)
     if not missing:
         return []
-    names = [os.fsdecode(one).encode("utf-8", "backslashreplace").decode() for one in missing]
+    names = [path_line(one) for one in missing]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return [
         NoticePosted(

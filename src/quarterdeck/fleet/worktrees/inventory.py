@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from quarterdeck.system.errors import GitError
-from quarterdeck.system.git.repository import expect_repository
+from quarterdeck.system.git.worktree import open_worktree
 from quarterdeck.wire.worktrees import Worktree
 
 from ..agent_entry import AgentEntry
@@ -42,9 +42,7 @@ def describe_worktree(
     if record is not None and record.stage != "ready":
         return replace(info, problem="it is being made or removed")
     try:
-        repository = expect_repository(worktree.path)
-        if repository.top != os.path.realpath(worktree.path):
-            return replace(info, problem="it is gone")
+        repository = open_worktree(worktree.path, worktree.repository)
         included = records.included(worktree.path)
         content = inspect_worktree(repository, included, read_patterns(worktree.repository))
         ahead, behind = count_commits(repository, worktree)

@@ -280,7 +280,7 @@ class WorktreeManagement:
         """Run the tear-down commands; one that fails is noted, and the others run."""
         name = entries[0].name if entries else record.name
         for line in settings.teardown:
-            ran = await self._service.run(line, record.worktree, name, settings, "teardown")
+            ran = await self._service.run(line, record.worktree, name, "teardown", by_agent=True)
             for entry in entries[:1]:
                 await self._service.notes.note(entry.session, ran)
 

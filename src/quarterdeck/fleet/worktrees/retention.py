@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from quarterdeck.config.schema import WorktreeSettings
 from quarterdeck.system.errors import GitError
 from quarterdeck.system.git.references import resolve_commit
-from quarterdeck.system.git.repository import expect_repository
+from quarterdeck.system.git.worktree import open_worktree
 from quarterdeck.wire.clock import read_wall_clock
 
 from ..agent_entry import AgentEntry
@@ -78,7 +78,7 @@ def _may_go(
             "merge" in settings.remove_after and _was_merged(record)
         ):
             return False
-        repository = expect_repository(record.worktree.path)
+        repository = open_worktree(record.worktree.path, record.worktree.repository)
         included = records.included(record.worktree.path)
         patterns = (*settings.include_ignored, *read_patterns(record.worktree.repository))
         content = inspect_worktree(repository, included, patterns)
@@ -91,7 +91,7 @@ def _may_go(
 def _was_merged(record: WorktreeRecord) -> bool:
     """Whether it has commits of its own and all of them are on another branch."""
     worktree = record.worktree
-    repository = expect_repository(worktree.path)
+    repository = open_worktree(worktree.path, worktree.repository)
     head = resolve_commit(repository, "HEAD")
     if head == record.landed:
         return True

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from quarterdeck.agent.environment import prepare_environment
 from quarterdeck.config.places import Places
-from quarterdeck.config.schema import WorktreeSettings
+from quarterdeck.config.schema import Settings, WorktreeSettings
 from quarterdeck.drivers.driver import DriverSession, EventSink
 from quarterdeck.journal import Journal
 from quarterdeck.system.errors import GitError
-from quarterdeck.system.git.repository import find_repository
+from quarterdeck.system.git.repository import find_common_directory, find_repository
 from quarterdeck.wire.events import CommandRan, WorktreeReleased
 from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.worktrees import CommandPurpose, Worktree, WorktreeOptions
@@ -33,7 +33,7 @@ from ..errors import (
     WorktreeSetupError,
 )
 from .builder import MadeWorktree, WorktreeBuilder
-from .commands import run_worktree_command, worktree_variables
+from .commands import CommandContainment, run_worktree_command, worktree_variables
 from .disposal import WorktreeDisposal
 from .record import WorktreeRecords
 from .snapshots import WorktreeSnapshots
@@ -80,8 +80,7 @@ class WorktreeService:
 
     async def settings(self, directory: str) -> WorktreeSettings:
         """The settings that count in a directory. Raises ConfigError."""
-        ground = await prepare_environment(self._places, self._environment, directory)
-        return ground.settings.worktrees
+        return (await self._load(directory)).worktrees
 
     async def find_wanted(self, options: SessionOptions) -> WorktreeOptions | None:
         """The worktree that a new agent is to have: what is asked for, else what settings say.
@@ -165,7 +164,13 @@ class WorktreeService:
         settings = await self.settings(worktree.repository)
         failed: CommandRan | None = None
         for line in settings.setup:
-            ran = await self.run(line, worktree, start.wish.name, settings, "setup")
+            ran = await self.run(
+                line,
+                worktree,
+                start.wish.name,
+                "setup",
+                by_agent=start.wish.parent_session is not None,
+            )
             await sink(ran)
             if ran.exit_code != 0:
                 failed = ran
@@ -186,17 +191,37 @@ class WorktreeService:
         line: str,
         worktree: Worktree,
         agent: str,
-        settings: WorktreeSettings,
         purpose: CommandPurpose,
+        *,
+        by_agent: bool,
     ) -> CommandRan:
-        """Run a command of the settings in a worktree, and return what came of it."""
+        """Run a command of the settings in a worktree, and return what came of it.
+
+        ``by_agent``: an agent may have written what it runs, so that it is contained.
+
+        Raises ConfigError.
+        """
+        settings = await self._load(worktree.repository)
+        containment = None
+        if by_agent and settings.worktrees.sandbox:
+            needed = await asyncio.to_thread(_list_needed, worktree)
+            containment = CommandContainment(
+                settings=settings.sandbox,
+                setting="worktrees.sandbox",
+                readable=needed,
+                hidden=(str(self._places.state), str(self._places.runtime)),
+            )
         return await run_worktree_command(
             line,
             cwd=worktree.path,
             purpose=purpose,
             variables=worktree_variables(worktree, agent),
-            timeout=settings.timeout,
+            timeout=settings.worktrees.timeout,
+            containment=containment,
         )
+
+    async def _load(self, directory: str) -> Settings:
+        return (await prepare_environment(self._places, self._environment, directory)).settings
 
     async def mark_landed(self, worktree: Worktree, commit: str, files: str | None) -> None:
         """Note that everything up to a commit of a worktree is on another branch.
@@ -232,6 +257,14 @@ async def call_in_thread(function: Callable[P, T], *args: P.args, **named: P.kwa
         return await asyncio.to_thread(function, *args, **named)
     except (GitError, OSError) as error:
         raise WorktreeError(f"worktree: {error}") from error
+
+
+def _list_needed(worktree: Worktree) -> tuple[str, ...]:
+    """Directories outside of a worktree that git, or a command, has to read there."""
+    with suppress(GitError):
+        if (common := find_common_directory(worktree.repository)) is not None:
+            return worktree.repository, common
+    return (worktree.repository,)
 
 
 def _is_there(worktree: Worktree) -> bool:

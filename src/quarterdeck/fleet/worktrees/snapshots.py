@@ -8,8 +8,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from quarterdeck.system.git.repository import GitRepository, expect_repository
+from quarterdeck.system.git.repository import GitRepository
 from quarterdeck.system.git.tree_snapshot import TreeRecorder
+from quarterdeck.system.git.worktree import open_worktree
+from quarterdeck.wire.worktrees import Worktree
 
 __all__ = ["WorktreeSnapshot", "WorktreeSnapshots"]
 
@@ -36,14 +38,14 @@ class WorktreeSnapshots:
         self._recorders: dict[str, TreeRecorder] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
-    async def take(self, path: str) -> WorktreeSnapshot:
-        """Write down the worktree at its top directory.
+    async def take(self, worktree: Worktree) -> WorktreeSnapshot:
+        """Write down what is in a worktree.
 
         Raises:
             GitError: it is no worktree any more, or cannot be read.
         """
-        async with self._locks.setdefault(path, asyncio.Lock()):
-            return await asyncio.to_thread(self._take, path)
+        async with self._locks.setdefault(worktree.path, asyncio.Lock()):
+            return await asyncio.to_thread(self._take, worktree)
 
     async def forget(self, path: str) -> None:
         """Delete what is kept of a worktree that is gone."""
@@ -52,8 +54,9 @@ class WorktreeSnapshots:
             await asyncio.to_thread(shutil.rmtree, self._place(path), ignore_errors=True)
         self._locks.pop(path, None)
 
-    def _take(self, path: str) -> WorktreeSnapshot:
-        repository = expect_repository(path)
+    def _take(self, worktree: Worktree) -> WorktreeSnapshot:
+        path = worktree.path
+        repository = open_worktree(path, worktree.repository)
         recorder = self._recorders.get(path)
         if recorder is None or recorder.repository.git_dir != repository.git_dir:
             recorder = self._recorders[path] = TreeRecorder(repository, self._place(path))

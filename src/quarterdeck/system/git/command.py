@@ -27,7 +27,7 @@ from quarterdeck.system.environment import (
     find_own_program,
     search_folders,
 )
-from quarterdeck.system.errors import GitError
+from quarterdeck.system.errors import GitError, GitUnavailableError
 
 __all__ = ["GitIdentity", "GitOutput", "GitPlaces", "run_git"]
 
@@ -214,7 +214,8 @@ def run_git(
         accepted: exit codes that are an answer; every other is a failure.
 
     Raises:
-        GitError: there is no git, it did not end in time, or it failed; with its words.
+        GitUnavailableError: there is no git, or it did not end in time.
+        GitError: it failed; with its words.
     """
     verb, *rest = words
     if verb not in _VERBS or (reads_own_settings and verb != "config"):
@@ -225,7 +226,9 @@ def run_git(
     projects = [one for one in (places.project, places.work_tree) if one is not None]
     program = find_own_program("git", projects)
     if program is None:
-        raise GitError("git cannot be run: it is not in a directory of PATH outside the project.")
+        raise GitUnavailableError(
+            "git is not installed, or in no directory of PATH outside the project; install git"
+        )
     environment = _environment(places, search_folders(projects), literal, reads_own_settings)
     options = [word for one in (*_SETTINGS, *settings) for word in ("-c", one)]
     fixed = () if reads_own_settings else _VERBS[verb]
@@ -241,7 +244,7 @@ def run_git(
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        raise GitError(f"git cannot be run in {places.cwd!r}: {error}.") from error
+        raise GitUnavailableError(f"git cannot be run in {places.cwd!r}: {error}") from error
     with child:
         _limit_memory(child.pid)
         return _Reading(child, f"git {verb}", seconds, accepted).read(given, most)
@@ -319,7 +322,7 @@ class _Reading:
             if child.poll() is None:
                 self._kill()
         if self._is_late.is_set():
-            raise GitError(
+            raise GitUnavailableError(
                 f"{self._title} did not answer within {self._seconds:g} s; try again later."
             )
         if code not in self._accepted and not is_cut:

@@ -105,9 +105,11 @@ def resolve_commit(repository: GitRepository, name: str) -> str:
 
 
 def is_branch_name(repository: GitRepository, name: str) -> bool:
-    """Whether git accepts a name for a branch."""
-    words = ("check-ref-format", "--branch", name)
-    return not name.startswith("-") and repository.ask(words, accepted=(0, 1, 128, 129)).code == 0
+    """Whether git accepts a name for a branch; an expression such as ``main~1`` is none."""
+    words = ("check-ref-format", f"{BRANCHES}{name}")
+    if name.startswith("-") or name == "HEAD":
+        return False
+    return repository.ask(words, accepted=(0, 1, 128, 129)).code == 0
 
 
 def _expect_no_links(repository: GitRepository, name: str) -> None:

@@ -26,7 +26,12 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from quarterdeck.system.errors import GitError, GitUnsafeError, NotARepositoryError
+from quarterdeck.system.errors import (
+    GitError,
+    GitUnavailableError,
+    GitUnsafeError,
+    NotARepositoryError,
+)
 from quarterdeck.system.file_reader import read_regular_file
 from quarterdeck.system.git.command import GitIdentity, GitOutput, GitPlaces, run_git
 
@@ -35,6 +40,7 @@ __all__ = [
     "ask_git",
     "copy_whole",
     "expect_repository",
+    "find_common_directory",
     "find_identity",
     "find_repository",
     "read_whole",
@@ -65,7 +71,7 @@ _EXTENSIONS = frozenset(
         *("refstorage", "relativeworktrees"),
     }
 )
-_HEAD = re.compile(r"ref: (refs/[^\0-\x20\x7f~^:?*\[\\]+)|([0-9a-f]{40}|[0-9a-f]{64})\Z")
+_HEAD = re.compile(r"(?:ref: refs/[^\0-\x20\x7f~^:?*\[\\]+|[0-9a-f]{40}|[0-9a-f]{64})\Z")
 
 
 class GitRepository(Struct, frozen=True, kw_only=True):
@@ -182,6 +188,8 @@ class GitRepository(Struct, frozen=True, kw_only=True):
             accepted: exit codes that are an answer.
         """
         _expect_plain(index or self.index, _MOST_INDEX)
+        if index is None and os.path.islink(self.index):  # git writes where it leads
+            raise _unsafe(self.index, "it is a symbolic link")
         others = (self.objects, *alternates) if objects is not None else tuple(alternates)
         with self._view() as view:
             places = GitPlaces(
@@ -276,6 +284,15 @@ def expect_repository(directory: str) -> GitRepository:
     if repository is None:
         raise NotARepositoryError(directory)
     return repository
+
+
+def find_common_directory(top: str) -> str | None:
+    """The git directory that all worktrees share with the one at ``top``; None: it is none.
+
+    Raises GitUnsafeError.
+    """
+    found = _git_directory(f"{os.path.realpath(top)}/.git")
+    return found[1] if found is not None else None
 
 
 def ask_git(
@@ -437,6 +454,8 @@ def _settings_in(path: str, project: str) -> dict[str, str]:
     words = ("config", "--file", "-", "--null", "--list")
     try:
         said = _run_on_nothing(words, project, given=data)
+    except GitUnavailableError:
+        raise
     except GitError as error:
         raise _unsafe(path, str(error)) from error
     settings = _pairs(said)

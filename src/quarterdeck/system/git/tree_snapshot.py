@@ -16,7 +16,7 @@ from pathlib import Path
 
 from quarterdeck.wire.private_files import make_private_directory
 
-from ..errors import GitError
+from ..errors import GitError, GitUnavailableError
 from .repository import GitRepository, copy_whole
 
 __all__ = ["ChangedNames", "TreeRecorder"]
@@ -25,10 +25,13 @@ _SETTINGS = (
     "core.splitIndex=false",
     "core.untrackedCache=false",
     "core.bigFileThreshold=64m",
+    "pack.compression=1",
     "core.fsync=none",
     "index.threads=true",
 )
 _SECONDS = 60.0
+_BYTES_PER_SECOND = 10_000_000
+"""What git hashes and compresses at least, on a slow and busy machine."""
 _THOROUGH = 10
 """Of so many looks at the files one names those too whose times alone are others."""
 
@@ -91,7 +94,7 @@ class TreeRecorder:
         directory: of ours, for the private index and, with ``borrows``, the new objects.
         borrows: keep new objects in ``directory``, where nothing but ``objects`` reaches them;
             else they go into the repository, where a commit can have them.
-        seconds: how long one command of git may take.
+        seconds: how long one command of git may take; large files are given more.
     """
 
     def __init__(
@@ -123,6 +126,8 @@ class TreeRecorder:
         self._prepare()
         try:
             return self._take(forced)
+        except GitUnavailableError:
+            raise  # it would take as long once more
         except GitError:
             # A process that was killed may have left an index that is no good.
             self._index.unlink(missing_ok=True)
@@ -139,37 +144,42 @@ class TreeRecorder:
         self._tree = None
         self._changed.forget()
 
-    def run(self, *words: str, given: bytes = b"") -> bytes:
-        """Run a command of git on the private index; return what it prints. Raises GitError."""
+    def run(self, *words: str, given: bytes = b"", more: float = 0.0) -> bytes:
+        """Run a command of git on the private index; return what it prints. Raises GitError.
+
+        ``more``: seconds that it may take besides the usual ones.
+        """
         return self.repository.change(
             words,
             index=str(self._index),
             objects=self.objects,
             settings=_SETTINGS,
             given=given,
-            seconds=self._seconds,
+            seconds=self._seconds + more,
             literal=True,
         ).data
 
     def _take(self, forced: Sequence[bytes]) -> str:
-        wanted, unwanted = self._sort(self._changed.find() | set(forced))
+        wanted, unwanted, size = self._sort(self._changed.find() | set(forced))
         if unwanted:
             words = ("update-index", "--force-remove", "-z", "--stdin")
             self.run(*words, given=b"\0".join(unwanted))
         if wanted:
             words = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
-            self.run(*words, given=b"\0".join(wanted))
+            more = size / _BYTES_PER_SECOND
+            self.run(*words, given=b"\0".join(wanted), more=more)
             self._changed.learn(wanted)
         if wanted or unwanted or self._tree is None:
             self._tree = self.run("write-tree").decode().strip()
         return self._tree
 
-    def _sort(self, names: set[bytes]) -> tuple[list[bytes], list[bytes]]:
-        """What goes into the index as it is, and what leaves it."""
+    def _sort(self, names: set[bytes]) -> tuple[list[bytes], list[bytes], int]:
+        """What goes into the index as it is, what leaves it, and the bytes of what goes in."""
         top = os.fsencode(self.repository.top).rstrip(b"/")
         real: dict[bytes, bool] = {b"": True}
         wanted: list[bytes] = []
         unwanted: list[bytes] = []
+        size = 0
         for name in sorted(names):
             if name.endswith(b"/"):
                 continue  # a repository within, whose files are its own
@@ -177,17 +187,19 @@ class TreeRecorder:
                 unwanted.append(name)  # what a link leads to is not what was here
                 continue
             try:
-                mode = os.lstat(top + b"/" + name).st_mode
+                status = os.lstat(top + b"/" + name)
             except (FileNotFoundError, NotADirectoryError):
                 wanted.append(name)
                 continue
+            mode = status.st_mode
             if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
                 wanted.append(name)
+                size += status.st_size
             elif not stat.S_ISDIR(mode) or not os.access(top + b"/" + name + b"/.git", os.F_OK):
                 unwanted.append(name)  # neither a file nor a submodule
             else:
                 wanted.append(name)
-        return wanted, unwanted
+        return wanted, unwanted, size
 
     def _make_directories(self) -> None:
         make_private_directory(self._directory)

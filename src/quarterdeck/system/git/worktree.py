@@ -20,9 +20,11 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import GitError, GitUnsafeError
+from quarterdeck.wire.git_link import read_git_link
+
+from ..errors import GitError, GitUnsafeError, NotARepositoryError
 from .references import BRANCHES, ReferenceUpdate, update_references
-from .repository import GitRepository, expect_repository, read_whole
+from .repository import GitRepository, expect_repository, find_common_directory, read_whole
 
 __all__ = [
     "RAW_ATTRIBUTES",
@@ -33,6 +35,7 @@ __all__ = [
     "delete_directory",
     "find_worktree",
     "list_worktrees",
+    "open_worktree",
     "reattach_worktree",
     "remove_worktree",
 ]
@@ -194,6 +197,34 @@ def reattach_worktree(worktree: LinkedWorktree, *, seconds: float = 600.0) -> Gi
             delete_directory(worktree.path)
         raise
     return made
+
+
+def open_worktree(path: str, repository: str) -> GitRepository:
+    """The linked worktree at ``path``, if it is still one of the repository around a checkout.
+
+    Whoever works in a worktree can write to its ``.git`` file, which may then name any repository
+    of the person's, or none, so that git would use the one above. It counts only if it and its
+    repository name each other, and if that is the repository of ``repository``, where there still
+    is one.
+
+    Raises:
+        NotARepositoryError: there is nothing at ``path`` that names a repository.
+        GitError: there is nothing at all.
+        GitUnsafeError: it is another's, or not understood whole.
+    """
+    if not os.path.lexists(path):
+        raise GitError(f"the worktree {path!r} is missing; recreate it from its branch")
+    found, link = expect_repository(path), read_git_link(path)
+    if found.top != path:
+        raise NotARepositoryError(path)
+    common = find_common_directory(repository) if repository != path else None
+    is_same = link is not None and (found.git_dir, found.common_dir) == link
+    if not is_same or common not in (None, found.common_dir):
+        raise GitUnsafeError(
+            f"the file .git in {path!r} does not name a worktree of {repository!r} any more; run "
+            "`git worktree repair` in that repository"
+        )
+    return found
 
 
 def list_worktrees(repository: GitRepository) -> list[LinkedWorktree]:

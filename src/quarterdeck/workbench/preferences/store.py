@@ -149,7 +149,7 @@ def _trusted_project(places: "Places", cwd: Path) -> Path | None:
 
     with suppress(OSError, QuarterdeckError):
         workspace = find_workspace(cwd)
-        folder = workspace.root / FOLDER
+        folder = workspace.project / FOLDER
         if (folder / "themes").is_dir():
             from quarterdeck.config.trust import TrustStore
 

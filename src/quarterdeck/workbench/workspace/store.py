@@ -60,7 +60,7 @@ def find_project_layouts(places: "Places", cwd: Path) -> Path | None:
     with suppress(OSError, QuarterdeckError):
         workspace = find_workspace(cwd)
         if TrustStore(places.trust_file).is_trusted(workspace.project):
-            return workspace.root / FOLDER / "layouts"
+            return workspace.project / FOLDER / "layouts"
     return None
 
 
