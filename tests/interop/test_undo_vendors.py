@@ -1,4 +1,4 @@
-"""Claude Code, Codex and OpenCode change files by their shell, on the scripted model: undone."""
+"""Agents of four vendors change files by their shell, on the scripted model: undone."""
 
 import asyncio
 import os
@@ -19,10 +19,13 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 LONG = 100.0
 MADE = b"made-by-shell.txt"
 VENDORS = {
-    "claude": ("pipe", "noted"),
+    "claude": ("pipe", "rewound"),
     "codex": ("daemon", "rewound"),
     "opencode": ("daemon", "noted"),
+    "pi": ("pipe", "rewound"),
 }
+OWN_MODES = {"pi": "all-tools"}
+"""It never asks: no mode of ours gives it a shell."""
 
 
 @pytest.mark.parametrize("name", VENDORS)
@@ -40,7 +43,8 @@ async def test_a_change_by_its_shell_is_undone(name: str, tmp_path: Path):
             agent=name,
             transport=transport,
             cwd=str(work),
-            mode="full-auto",
+            mode=None if name in OWN_MODES else "full-auto",
+            agent_mode=OWN_MODES.get(name),
             model=real_agents.model_of(name),
             environment=real_agents.environment(name, tmp_path / "agent-home", server.url),
         )

@@ -16,7 +16,7 @@ from quarterdeck.drivers.open_session import start_session
 from quarterdeck.drivers.session import LinkSession
 from quarterdeck.fleet.agent_runner import AgentStart
 from quarterdeck.fleet.local import LocalFleet
-from quarterdeck.wire.events import TurnEnded
+from quarterdeck.wire.events import Prompted, TurnEnded
 from tests.support.deadlines import SOON
 from tests.support.driver_rig import Rig
 from tests.support.scripted_fleet import events_of, fleet_of, places_in, wish
@@ -150,20 +150,24 @@ def _kill_host(
         assert child.wait(SOON) == -signal.SIGKILL
 
 
-async def test_an_agent_that_can_goes_back_in_its_conversation(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("rig", "mode"),
+    [("codex-daemon", "full-auto"), ("claude-pipe", "full-auto"), ("pi-pipe", "accept-edits")],
+)
+async def test_an_agent_that_can_goes_back_in_its_conversation(rig: str, mode: str, tmp_path: Path):
     work = await asyncio.to_thread(new_repository, tmp_path / "work", {"a.txt": "one\n"})
     (tmp_path / "state").mkdir()
 
     async def open_session(start: AgentStart, sink: EventSink) -> DriverSession:
         variables = {"FAKE_STATE": str(tmp_path / "state")}
         opening = start.opening.with_options(environment=variables)
-        session = LinkSession(start.session, "codex", opening, sink, start.gate, start.around)
-        await start_session(session, [RIGS["codex-daemon"].make], is_known=start.is_known)
+        session = LinkSession(start.session, rig, opening, sink, start.gate, start.around)
+        await start_session(session, [RIGS[rig].make], is_known=start.is_known)
         return session
 
     places = places_in(tmp_path / "home")
     async with LocalFleet.open(places, {}, open_session=open_session) as fleet:
-        await fleet.spawn(wish(work, name="ann", mode="full-auto"))
+        await fleet.spawn(wish(work, name="ann", mode=mode))
         await fleet.wait(["ann"], timeout=SOON)
         for number in (1, 2):
             await prompt(fleet, "ann", f"sneak-run echo {number} > n{number}")
@@ -174,7 +178,9 @@ async def test_an_agent_that_can_goes_back_in_its_conversation(tmp_path: Path):
         assert (await fleet.agent("ann")).agent_session != before
         assert [one.in_conversation for one in await fleet.turns("ann")] == [True, False]
         await prompt(fleet, "ann", "history")
-        said = "".join(str(one) for one in (await events_of(fleet, "ann"))[-8:])
+        events = await events_of(fleet, "ann")
+        last = max(n for n, one in enumerate(events) if isinstance(one, Prompted))
+        said = "".join(str(one) for one in events[last:])
         assert "echo 1" in said and "echo 2" not in said
         # What cannot be brought back to its memory is told.
         assert (await fleet.undo("ann", turn="1", files=True)).conversation == "noted"

@@ -4,14 +4,14 @@ The words of its command line are data (``Launch``); a ``PipeDialect`` is the re
 are read, and what cannot be said by words alone. A ``TurnReader`` is pure: values in, events out.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from quarterdeck.wire.events import Event
 from quarterdeck.wire.usage import TokenUsage
 
-from ..agent_process import Launch
+from ..agent_process import AgentProcess, Launch
 from ..driver import DriverSessionOptions
 from ..link import AgentExit, TurnOutcome
 
@@ -81,6 +81,10 @@ class PipeDialect:
     """Leaves in good order when interrupted from the keyboard."""
     stderr_events: Callable[[str, int], Iterable[tuple[int, Event]]] | None = None
     """Reads the events in standard error from a position on, each with the position after it."""
+    rewind: Callable[[AgentProcess, int, Sequence[str]], Awaitable[str]] | None = None
+    """Has a process, started with the words for ``rewind``, make a copy of the session without its
+    last turns; gives the id of the copy. The prompts of these turns are given as far as they are
+    known. Raises ``RpcError`` if it refuses, ``LinkError`` if it leaves."""
 
 
 def failure_text(left: AgentExit, told: str = "") -> str:

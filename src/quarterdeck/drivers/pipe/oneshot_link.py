@@ -20,7 +20,7 @@ from quarterdeck.system.errors import CommandNotFoundError, SpawnError
 from quarterdeck.system.local import LocalSystem
 from quarterdeck.system.process_guard import shared_guard
 from quarterdeck.wire.content import ContentBlock, EmbeddedResource, ResourceLink, TextContent
-from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError, LinkError
+from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError, LinkError, RpcError
 from quarterdeck.wire.events import Event, NoticePosted, SessionChanged, UnknownEvent, UsageReported
 from quarterdeck.wire.tasks import run_beside
 from quarterdeck.wire.usage import TokenUsage
@@ -75,6 +75,7 @@ class OneshotLink:
         """The agent is known to keep the session."""
         self._told = 0
         """Events of this turn."""
+        self._prompts: list[str] = []
         self._total: TokenUsage | None = TokenUsage()
         self._model: str | None = None
         self._child: AgentProcess | None = None
@@ -85,6 +86,7 @@ class OneshotLink:
             streams=dialect.streams,
             resumes="resume" in launch.words,
             forks="fork" in launch.words,
+            rewinds=dialect.rewind is not None and "rewind" in launch.words,
             process="turn",
         )
 
@@ -137,6 +139,7 @@ class OneshotLink:
             OpenFailedError: the program could not be started.
         """
         prompt = plain_text(content)
+        self._prompts.append(prompt)
         try:
             outcome = await self._run(prompt)
             if outcome.stop == "failed" and self._was_forgotten():
@@ -165,6 +168,29 @@ class OneshotLink:
                 async with asyncio.timeout(_SIGINT_LIMIT):
                     await child.left()
         await child.end(_CANCEL)
+
+    async def rewind(self, turns: int) -> None:
+        """Go on in a copy of the session without its last turns; the session itself stays.
+
+        Raises:
+            UnsupportedError: it does not have so many, or it refused.
+            LinkClosedError: the session is closed.
+        """
+        assert self._dialect.rewind is not None
+        what = f"go back {turns} turns in its conversation"
+        asking = render_option(self._launch, _TRANSPORT, "rewind", True)
+        child = await self._start((*self._fixed, *self._resume_words(), *asking))
+        try:
+            async with asyncio.timeout(self._host.opening.start_limit):
+                copy = await self._dialect.rewind(child, turns, self._prompts[-turns:])
+        except (RpcError, LinkError, TimeoutError) as error:
+            why = error.message if isinstance(error, RpcError) else child.stderr() or str(error)
+            raise UnsupportedError(self._launch.agent, _TRANSPORT, what, why) from error
+        finally:
+            await child.end(_CANCEL)
+        del self._prompts[-turns:]
+        self._session = copy
+        await self._host.emit(SessionChanged(agent_session=copy))
 
     async def end(self) -> AgentExit | None:
         """End what runs, if anything does."""

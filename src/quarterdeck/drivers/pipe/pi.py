@@ -1,8 +1,13 @@
-"""What ``pi --mode json`` prints: every event of its session, and ``agent_settled`` at the end."""
+"""What ``pi --mode json`` prints: every event of its session, and ``agent_settled`` at the end.
 
-from collections.abc import Iterable, Iterator, Mapping
+With ``--mode rpc`` it takes commands instead, by which its conversation goes back.
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from quarterdeck.wire.errors import LinkEndedError, RpcError
 from quarterdeck.wire.events import (
     CompactionChanged,
     CompactionStatus,
@@ -19,7 +24,9 @@ from quarterdeck.wire.ids import CompactionId, ToolCallId, new_compaction_id, ne
 from quarterdeck.wire.tool_calls import ToolCallLocation
 from quarterdeck.wire.usage import Cost, TokenUsage
 
+from ..agent_process import AgentProcess
 from ..foreign_json import (
+    JsonLine,
     as_list,
     as_map,
     as_number,
@@ -27,13 +34,14 @@ from ..foreign_json import (
     message,
     output_content,
     rate_limit,
+    read_lines,
     thought,
     tool_kind,
 )
 from ..link import AgentExit, TurnOutcome
 from .dialect import PipeDialect, TurnContext, failure_text
 
-__all__ = ["PI", "PiReader"]
+__all__ = ["PI", "PiReader", "rewind_pi"]
 
 _QUIET = frozenset(
     (
@@ -184,4 +192,42 @@ def _usage(data: Mapping[str, Any]) -> TokenUsage:
     )
 
 
-PI = PipeDialect(name="pi", reader=PiReader, streams=True)
+async def rewind_pi(child: AgentProcess, turns: int, prompts: Sequence[str]) -> str:
+    """Copy the session up to its last turns; see ``PipeDialect.rewind``.
+
+    A turn that was interrupted early may have left nothing in the session: what is to be taken out
+    must be what was asked.
+    """
+    lines = read_lines(child.process)
+    listed = await _command(child, lines, "get_fork_messages")
+    messages = [as_map(one) for one in as_list(listed.get("messages"))]
+    if len(messages) < turns:
+        raise RpcError(0, f"Its session has {len(messages)} turns.")
+    said = [as_text(one.get("text")).strip() for one in messages[-turns:]]
+    if prompts and said[-len(prompts) :] != [one.strip() for one in prompts]:
+        raise RpcError(0, "Its session has other prompts than those that were sent.")
+    entry = as_text(messages[-turns].get("entryId"))
+    if (await _command(child, lines, "fork", entryId=entry)).get("cancelled") is True:
+        raise RpcError(0, "An extension of it did not allow that.")
+    session = as_text((await _command(child, lines, "get_state")).get("sessionId"))
+    if not session:
+        raise RpcError(0, "It did not name the copy of its session.")
+    return session
+
+
+async def _command(
+    child: AgentProcess, lines: "AsyncIterator[JsonLine]", name: str, **fields: str
+) -> Mapping[str, Any]:
+    """Raises RpcError, LinkError."""
+    await child.process.send(json.dumps({"id": name, "type": name, **fields}).encode() + b"\n")
+    async for line in lines:
+        value = line.value or {}
+        if value.get("type") != "response" or value.get("id") != name:
+            continue
+        if value.get("success") is not True:
+            raise RpcError(0, as_text(value.get("error")) or f"It refused {name!r}.")
+        return as_map(value.get("data"))
+    raise LinkEndedError("it left")
+
+
+PI = PipeDialect(name="pi", reader=PiReader, streams=True, rewind=rewind_pi)

@@ -27,6 +27,7 @@ _VALUES = {
     "--model": "model",
     "--resume": "resume",
     "-r": "resume",
+    "--resume-session-at": "resume_at",
     "--session-id": "session_id",
     "--append-system-prompt": "system_prompt",
     "--name": "name",
@@ -110,6 +111,8 @@ def _check(flags: FakeClaudeFlags) -> None:
         refuse("Error: When using --print, --output-format=stream-json requires --verbose")
     if "fork" in flags.switches and "resume" not in values:
         refuse("Error: --fork-session can only be used with --resume or --continue")
+    if "resume_at" in values and "resume" not in values:
+        refuse("Error: --resume-session-at requires --resume")
     _check_id(flags)
 
 

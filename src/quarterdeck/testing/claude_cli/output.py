@@ -5,6 +5,7 @@ import sys
 import threading
 from collections import deque
 from typing import Any
+from uuid import uuid4
 
 from .flags import FakeClaudeFlags
 
@@ -35,6 +36,8 @@ class FakeClaudeOutput:
         self.calls = 0
         self.said: list[str] = []
         """The text of the last message."""
+        self.entries: list[str] = []
+        """The ids of what this turn added to the conversation."""
         self._lock = threading.Lock()
         self._heard = threading.Condition()
         self._answers: dict[str, dict[str, Any]] = {}
@@ -49,7 +52,11 @@ class FakeClaudeOutput:
         return self._numbers[0]
 
     def line(self, line: dict[str, Any]) -> None:
-        """Print an object."""
+        """Print an object; what is part of the conversation has an id."""
+        if line["type"] in ("assistant", "user"):
+            line = {"uuid": str(uuid4()), **line}
+            if line.get("parent_tool_use_id") is None:
+                self.entries.append(line["uuid"])
         self.raw(json.dumps({**line, "session_id": self.session}).encode() + b"\n")
 
     def raw(self, data: bytes) -> None:

@@ -54,6 +54,15 @@ class OneshotOutput:
         """Whether the flags allow a deed; reading they mostly do."""
         return {"read": True, "edit": self.may_edit, "run": self.may_run}[kind]
 
+    @property
+    def takes_commands(self) -> bool:
+        """Whether the flags make it take commands instead of a prompt."""
+        return False
+
+    def take_commands(self) -> int:
+        """Take commands until there are no more; gives the exit code."""
+        raise NotImplementedError
+
     def prompt(self) -> str:
         """The prompt: from standard input, unless the agent takes it as words."""
         return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
@@ -362,6 +371,38 @@ class OneshotPi(OneshotOutput):
     def may(self, kind: DiskActionKind) -> bool:
         tools = self.call.given.get("--tools", "read,write,bash").split(",")
         return self.tools[kind][0] in tools and not self.call.has("--no-tools")
+
+    @property
+    def takes_commands(self) -> bool:
+        return self.call.given.get("--mode") == "rpc"
+
+    def take_commands(self) -> int:
+        for line in sys.stdin.buffer:
+            asked = json.loads(line)
+            answer = {"id": asked.get("id"), "type": "response", "command": asked["type"]}
+            try:
+                data = self._command(asked)
+            except ValueError as error:
+                put({**answer, "success": False, "error": str(error)})
+            else:
+                put({**answer, "success": True, "data": data})
+        return 0
+
+    def _command(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Raises ValueError."""
+        match asked["type"]:
+            case "get_fork_messages":
+                prompts = enumerate(self.memory.prompts)
+                return {"messages": [{"entryId": str(n), "text": text} for n, text in prompts]}
+            case "fork":
+                if "no-fork" in os.environ.get("FAKE_QUIRKS", ""):
+                    return {"cancelled": True}
+                self.memory.fork(int(asked["entryId"]))
+                return {"text": "", "cancelled": False}
+            case "get_state":
+                return {"sessionId": self.memory.id}
+            case other:
+                raise ValueError(f"Unknown command: {other}")
 
     def begin(self, prompt: str) -> None:
         put({"type": "session", "version": 3, "id": self.memory.id, "cwd": "."})

@@ -187,6 +187,8 @@ def _run(name: str, output: OneshotOutput) -> int:
     if not memory.is_known:
         sys.stderr.write(f"Error: no session found for id {session}\n")
         return 1
+    if output.takes_commands:
+        return output.take_commands()
     prompt = output.prompt()
     if not prompt.strip():
         sys.stderr.write("No prompt provided\n")
