@@ -6,8 +6,7 @@ from typing import Any, TypeVar, cast
 
 from quarterdeck.version import __version__
 from quarterdeck.wire.acp import schema as acp
-from quarterdeck.wire.acp.codec import PROTOCOL_VERSION
-from quarterdeck.wire.acp.connection import AcpConnection
+from quarterdeck.wire.acp.connection import PROTOCOL_VERSION, AcpConnection
 from quarterdeck.wire.acp.errors import AUTH_REQUIRED, MalformedAnswerError
 from quarterdeck.wire.acp.extensions import is_steering_supported
 from quarterdeck.wire.acp.methods import Method

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from quarterdeck.wire.acp import schema as acp
-from quarterdeck.wire.acp.router import Router
+from quarterdeck.wire.acp.connection import Router
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.events import NoticePosted, PermissionAsked, QuestionAsked
 from quarterdeck.wire.ids import ToolCallId, new_request_id
