@@ -17,8 +17,7 @@ from .agent_entry import AgentEntry
 from .agent_runner import AgentRunner, AgentStart
 from .api import AgentInfo, QueuedPrompt, SentMessage, SpawnOptions
 from .errors import AgentNotReadyError
-from .live_index import LiveIndex
-from .log_writer import LogWriter
+from .live_index import LiveIndex, LogWriter
 from .mcp.orchestration import Orchestration
 from .prompt_queue import PromptQueues
 from .session_factory import SessionFactory

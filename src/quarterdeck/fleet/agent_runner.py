@@ -22,8 +22,7 @@ from quarterdeck.wire.tasks import run_beside, start_task
 
 from .api import QueuedPrompt
 from .checkpoints.service import CheckpointService
-from .live_index import LiveIndex
-from .log_writer import LogWriter
+from .live_index import LiveIndex, LogWriter
 from .prompt_queue import PromptQueues
 
 if TYPE_CHECKING:
@@ -296,7 +295,9 @@ class AgentRunner:
     async def _sink(
         self, event: Event, *, turn: TurnId | None = None, parent: ToolCallId | None = None
     ) -> None:
-        await self._turns.take(event, turn=turn, parent=parent)
+        await self._turns.before(event)
+        await self._write(event, turn=turn, parent=parent)
+        await self._turns.after(event, turn)
 
     async def _write(
         self, event: Event, *, turn: TurnId | None = None, parent: ToolCallId | None = None

@@ -20,8 +20,7 @@ from quarterdeck.wire.tasks import run_beside
 
 from .api import InboxItem
 from .errors import AgentNotReadyError, NoSuchRequestError
-from .live_index import LiveIndex
-from .log_writer import LogWriter
+from .live_index import LiveIndex, LogWriter
 from .names import looks_like_id
 from .projections import OpenRequest, was_asked
 

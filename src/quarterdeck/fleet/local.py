@@ -29,8 +29,7 @@ from .inbox import Inbox
 from .landing.release import WorktreeRelease
 from .landing.service import LandingService
 from .landing.worker import LandingContext
-from .live_index import FleetReader, LiveIndex
-from .log_writer import LogWriter
+from .live_index import FleetReader, LiveIndex, LogWriter
 from .mcp.orchestration import Orchestration
 from .mcp.transcript import last_words
 from .names import looks_like_id

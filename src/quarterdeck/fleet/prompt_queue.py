@@ -13,8 +13,7 @@ from quarterdeck.wire.ids import MessageId, SessionId, new_message_id
 
 from .api import QueuedPrompt
 from .errors import FleetLimitError
-from .live_index import LiveIndex
-from .log_writer import LogWriter
+from .live_index import LiveIndex, LogWriter
 
 __all__ = ["PromptQueues", "make_queued_event"]
 

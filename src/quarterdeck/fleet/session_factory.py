@@ -27,8 +27,7 @@ from .agent_entry import AgentEntry, is_own_agent
 from .agent_runner import AgentStart
 from .api import SpawnOptions
 from .errors import InvalidOptionsError
-from .live_index import LiveIndex
-from .log_writer import LogWriter
+from .live_index import LiveIndex, LogWriter
 from .permissions.grants import load_session_grants
 from .permissions.session_gate import make_gate
 from .worktrees.service import WorktreeService

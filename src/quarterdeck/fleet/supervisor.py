@@ -25,8 +25,7 @@ from .agent_runner import AgentRunner, AgentStart, SessionOpener
 from .api import QueuedPrompt
 from .checkpoints.service import CheckpointService
 from .errors import AgentNotReadyError, FleetLimitError, NameTakenError
-from .live_index import LiveIndex
-from .log_writer import LogWriter
+from .live_index import LiveIndex, LogWriter
 from .names import check_name, choose_free_name, normalize_name
 from .permissions.delegation import DelegationLimits
 from .prompt_queue import PromptQueues, make_queued_event

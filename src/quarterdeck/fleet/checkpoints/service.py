@@ -19,14 +19,13 @@ from quarterdeck.policy.foreign_calls import CallContext
 from quarterdeck.wire.content import ContentBlock, TextContent, text
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import Event, Redone, Rewound, TurnEnded
-from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
+from quarterdeck.wire.ids import SessionId, TurnId
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.tasks import BackgroundTasks
 
 from ..agent_entry import AgentEntry
 from ..errors import AgentNotReadyError, NoSuchAgentError
-from ..live_index import LiveIndex
-from ..log_writer import LogWriter
+from ..live_index import LiveIndex, LogWriter
 from .api import ConversationOutcome, TurnChanges, TurnInfo, UndoResult
 from .recovery import finish_left_over
 from .result_text import make_note
@@ -366,7 +365,7 @@ class AgentTurns:
     Args:
         entry_of: what is known of the agent now.
         around: where it works.
-        sink: where its events go.
+        sink: writes events about its turns.
     """
 
     def __init__(
@@ -400,13 +399,15 @@ class AgentTurns:
         if self._watch is not None:
             await self._watch.warm()
 
-    async def take(
-        self, event: Event, *, turn: TurnId | None = None, parent: ToolCallId | None = None
-    ) -> None:
-        """Take an event of the agent; see ``EventSink``."""
-        await (self._watch.take if self._watch is not None else self._sink)(
-            event, turn=turn, parent=parent
-        )
+    async def before(self, event: Event) -> None:
+        """Called with each event of the agent before it is written."""
+        if self._watch is not None:
+            await self._watch.before(event)
+
+    async def after(self, event: Event, turn: TurnId | None) -> None:
+        """Called with each event of the agent once it is written."""
+        if self._watch is not None:
+            await self._watch.after(event, turn)
 
     @asynccontextmanager
     async def run(

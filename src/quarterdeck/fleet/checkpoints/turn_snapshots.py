@@ -1,6 +1,6 @@
 """What turns of agents that we drive do to files: recorded as they begin and end.
 
-The events of an agent pass a ``SessionWatch``. The agent gets its prompt when the snapshot of its
+A ``SessionWatch`` sees the events of an agent. The agent gets its prompt when the snapshot of its
 directories is on disk, so that nothing it does can come before it; the end of its turn is written
 when the second one is taken. Of a turn whose host was killed the first snapshot is left, and the
 next host takes the second.
@@ -12,7 +12,6 @@ import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET
@@ -295,12 +294,12 @@ class FleetSnapshots:
 
 
 class SessionWatch:
-    """Passes the events of one agent on, and records its turns.
+    """Sees the events of one agent, before and after they are written, and records its turns.
 
     Args:
         name: tells the agent's name, which may change.
         roots: the directories that it works in; the first is its working directory.
-        sink: where its events go.
+        sink: writes events about its turns.
     """
 
     def __init__(
@@ -334,22 +333,20 @@ class SessionWatch:
             for tree in await self._snapshots.trees.find(self._context.roots, self._settings):
                 await tree.snapshot()
 
-    async def take(
-        self, event: Event, *, turn: TurnId | None = None, parent: ToolCallId | None = None
-    ) -> None:
-        """Take an event of the agent; see ``EventSink``."""
+    async def before(self, event: Event) -> None:
+        """Take note of an event of the agent that is to be written; at its end, record the turn."""
         match event:
-            case TurnStarted() if turn is not None and self._settings.enabled:
-                await self._sink(event, turn=turn, parent=parent)
-                await self._begin(turn)
-                return
             case TurnEnded(stop=stop) if self._turn is not None:
                 await self._finish(is_hurried=stop == "cancelled")
             case ToolCallStarted() | ToolCallUpdated() | ToolCallEnded():
                 self._listen(event)
             case _:
                 pass
-        await self._sink(event, turn=turn, parent=parent)
+
+    async def after(self, event: Event, turn: TurnId | None) -> None:
+        """Take note of an event that is written; a turn that starts waits for its snapshot."""
+        if isinstance(event, TurnStarted) and turn is not None and self._settings.enabled:
+            await self._begin(turn)
 
     async def settle(self) -> None:
         """Wait until what an interrupted turn did is written down."""
@@ -442,9 +439,3 @@ def make_undo_notice(problem: str) -> NoticePosted:
         severity="warning",
         description=problem,
     )
-
-
-if TYPE_CHECKING:
-    from typing import cast
-
-    _sink: EventSink = cast("SessionWatch", None).take

@@ -26,8 +26,7 @@ from quarterdeck.wire.worktrees import ChangeCounts, CommandPurpose, LandingMeth
 
 from ..agent_entry import AgentEntry
 from ..errors import LandingRefusedError
-from ..live_index import LiveIndex
-from ..log_writer import LogWriter
+from ..live_index import LiveIndex, LogWriter
 from ..worktrees.commands import run_worktree_command
 from .api import (
     LandingOptions,

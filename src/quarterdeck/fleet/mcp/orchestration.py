@@ -36,8 +36,7 @@ from quarterdeck.wire.worktrees import ConflictFile
 from ..agent_entry import NATIVE, is_own_agent
 from ..api import Fleet
 from ..inbox import AgentQuestions
-from ..live_index import LiveIndex
-from ..log_writer import LogWriter
+from ..live_index import LiveIndex, LogWriter
 from ..permissions.delegation import DelegationLimits
 from .agent_text import cut
 from .child_tools import CHILD_TOOLS, PEER_TOOLS

@@ -28,8 +28,7 @@ from quarterdeck.wire.worktrees import ConflictFile, Worktree
 
 from ..agent_entry import AgentEntry
 from ..errors import NoSuchAgentError
-from ..live_index import LiveIndex
-from ..log_writer import LogWriter
+from ..live_index import LiveIndex, LogWriter
 from ..worktrees.snapshots import WorktreeSnapshots
 from .api import ConflictReport, RepositoryConflicts
 from .comparisons import WorktreeComparisons
