@@ -47,8 +47,7 @@ from .handshake import (
 )
 from .quirks import ECHOES_PROMPTS, EMPTY_FOR_MISSING, NEVER_ASKS
 from .requests import AcpClientRouter, AcpRequestHandler
-from .settings import AcpSettings
-from .settings_writer import AcpSettingsWriter
+from .settings import AcpSettings, AcpSettingsWriter
 from .terminals import ContainedTerminals, ServedTerminals
 from .updates import AcpTranslator, to_plain_data
 

@@ -1,7 +1,7 @@
 """Session updates of an ACP agent as our events, in their order."""
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec import UNSET
@@ -13,7 +13,6 @@ from quarterdeck.wire.events import (
     CompactionChanged,
     CompactionChunk,
     CompactionStatus,
-    Event,
     MessageChunk,
     ModeChanged,
     NoticePosted,
@@ -40,11 +39,10 @@ from .extensions import (
     terminal_events,
     tool_name,
 )
-from .settings import AcpSettings
+from .settings import AcpSettings, EmitEvent
 
 __all__ = [
     "AcpTranslator",
-    "EmitEvent",
     "call_details",
     "call_update_event",
     "merge_call_details",
@@ -115,14 +113,6 @@ _STATUSES: dict[str, CompactionStatus] = {
     "cancelled": "cancelled",
 }
 _FINAL = ("completed", "failed")
-
-
-class EmitEvent(Protocol):
-    """Takes an event in its place."""
-
-    def __call__(self, event: Event, *, parent: ToolCallId | None = None) -> Awaitable[None]:
-        """Return when the next may come."""
-        ...
 
 
 class AcpTranslator:

@@ -40,10 +40,9 @@ from ..live_index import LiveIndex, LogWriter
 from ..permissions.delegation import DelegationLimits
 from .agent_text import cut
 from .child_tools import CHILD_TOOLS, PEER_TOOLS
-from .landing_tools import LANDING_TOOLS
+from .landing_tools import LANDING_TOOLS, RADAR_TOOLS, tell_leads
 from .lead_tools import LEAD_TOOLS
 from .protocol import McpEndpoint
-from .radar_tools import RADAR_TOOLS, tell_leads
 from .review_tools import REVIEW_TOOLS
 from .screen_tools import SCREEN_TOOLS
 from .tokens import TOKEN_VARIABLE, URL_VARIABLE, AgentTokens
