@@ -18,21 +18,19 @@ from textual.screen import Screen
 
 from quarterdeck.wire.errors import QuarterdeckError
 
-from .approvals import RequestPresenter
 from .commands.runner import CommandQueue, CommandRunner
 from .context import WorkbenchContext
 from .custom_widgets.kinds import all_kinds, blame_custom_widget, guard_custom_widgets
 from .drafts import DraftSaver
 from .feed import ReachHost, WorkbenchFeed
 from .first_run import FirstRun
-from .fleet_actions import FleetActions
+from .fleet_actions import FleetActions, RequestPresenter
 from .keyboard import MAIN_SCREEN_ACTIONS, WORKBENCH_BINDINGS, KeyDispatcher
 from .layout.edit import ResizeDirection
 from .layout.view import LayoutView
-from .panels.chat import ChatPanel
+from .panels.chat import ChatPanel, PromptSender
 from .panels.panel import Panel
 from .preferences.themes.apply import AppTheme
-from .prompt_sender import PromptSender
 from .remote_control.api import ScreenCallSpec, ScreenController
 from .sanitize import sanitize_text
 from .widgets.agent_table import AgentTable
