@@ -234,7 +234,7 @@ class LinkSession:
         self._stopping.start(step, name=f"{self.agent}: stop the turn")
 
     async def permit(self, question: PermissionAsked) -> PermissionVerdict:
-        """Have a tool call decided: rules first, then whoever answers."""
+        """Have a tool call decided: rules first, then the one who answers."""
         if self.is_interrupted or self._early is not None:
             return _CANCELLED
         with self._requests:

@@ -53,8 +53,8 @@ __all__ = ["CallMonitor", "ServedCallRunner", "ToolCallNormalizer"]
 class ToolCallNormalizer:
     """Makes what agents say about tool calls keep the rules of the vocabulary.
 
-    Agents use ids again in later turns, announce a call first when they ask for leave, send the
-    end as an update or twice, or not at all. An id that comes again in a later turn gets a new
+    Agents use ids again in later turns, announce a call first when they ask for permission, send
+    the end as an update or twice, or not at all. An id that comes again in a later turn gets a new
     name, so that a call is one call in the whole log.
     """
 
@@ -111,7 +111,7 @@ class ToolCallNormalizer:
             yield replace_struct(update, call=ours)
 
     def ask(self, question: PermissionAsked) -> Iterator[Event]:
-        """The agent asks for leave; some announce the call by nothing else."""
+        """The agent asks for permission; some announce the call by nothing else."""
         if question.call not in self._open and question.call not in self._ended:
             yield from self.begin(
                 ToolCallStarted(
@@ -150,7 +150,7 @@ class ToolCallNormalizer:
     def _finish(
         self, theirs: str, ours: ToolCallId, update: ToolCallUpdated, status: ToolCallEnd
     ) -> Iterator[Event]:
-        """An update that is the end: what an end has no place for is told before."""
+        """An update that is the end: what an end has no place for is reported before."""
         named = {
             field: getattr(update, field)
             for field in ("title", "name", "kind", "raw_input")
@@ -282,7 +282,7 @@ class CallMonitor:
             known.raw_input = raw
 
     def decided(self, call: ToolCallId, *, allowed: bool) -> None:
-        """Somebody or something has decided about a call."""
+        """Someone or something has decided about a call."""
         known = self._calls.get(call)
         if known is not None and known.decided != "allowed":
             known.decided = "allowed" if allowed else "refused"
@@ -364,7 +364,7 @@ class CallMonitor:
         return {posixpath.join(self._around.cwd, path) for path in named}
 
     async def violation(self, end: ToolCallEnded, held: Enforcement) -> PermissionViolated | None:
-        """What was wrong with a call that is over; None: nothing, as far as can be told."""
+        """What was wrong with a call that is over; None: nothing, as far as can be known."""
         known = self._calls.pop(end.call, None)
         if known is None or end.status != "completed" or known.decided == "allowed":
             return None
@@ -382,7 +382,7 @@ class CallMonitor:
         reason = await self._reason(known, call, held)
         if reason is None:
             return None
-        self._written |= writes  # told once
+        self._written |= writes  # reported once
         return PermissionViolated(
             request=new_request_id(),
             call=end.call,

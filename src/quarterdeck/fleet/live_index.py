@@ -304,7 +304,7 @@ class FleetReader:
         async with aclosing(self._journal.follow(after, session)) as records:
             async for record in records:
                 try:
-                    # Whoever has seen a record sees it in every list too.
+                    # The one who has seen a record sees it in every list too.
                     await self._current.reached(record.seq)
                 except JournalClosedError:
                     return

@@ -62,7 +62,7 @@ class PromptQueues:
                 await self._notes.note(session, *gone)
 
     async def take(self, session: SessionId) -> QueuedPrompt:
-        """Wait for the next prompt; until ``release`` it is nobody else's."""
+        """Wait for the next prompt; until ``release`` it is no one else's."""
         while True:
             await self._current.until(lambda: bool(self._waiting(session)), session)
             async with self._locks[session]:

@@ -149,7 +149,7 @@ class SessionFactory:
             RuleError, UnknownModeError, ConfigError: the configuration has become wrong.
         """
         is_native, last = entry.is_native, entry.wish.options
-        # Our own agent finds model and effort in its past; others are told again if they were told.
+        # Our own agent finds model and effort in its past; others get them again if they got them.
         model = entry.model if last.model is not None and not is_native else None
         options = replace(
             last,

@@ -66,7 +66,7 @@ class RecentRecords:
         self._wanted = asyncio.Event()
 
     def publish(self, records: Sequence[Record], sizes: Sequence[int]) -> None:
-        """Add committed records, in order, and wake whom they concern."""
+        """Add committed records, in order, and wake the followers that they concern."""
         if not records:
             return
         self._records.extend(records)
@@ -111,7 +111,7 @@ class RecentRecords:
                 self._wanted.clear()
 
     async def wanted(self) -> None:
-        """Return once somebody waits."""
+        """Return once someone waits."""
         await self._wanted.wait()
 
     def forget(self, session: SessionId) -> None:
@@ -284,7 +284,7 @@ class ReadableJournal:
         """All records that follow ``after``, then each new one; ends when the journal closes.
 
         Every record comes once, in order, and only when it is durable. However slow, a follower
-        holds up nobody and costs no memory: what it has missed it reads from disk.
+        holds up no one and costs no memory: what it has missed it reads from disk.
         """
         recent, position = self._recent, after
         while True:
@@ -370,6 +370,6 @@ class ReadableJournal:
         return [replace(one, damage=damage.get(one.id)) for one in found] if damage else found
 
     async def _keep_damage(self) -> None:
-        """Note what was found in passing, so that whoever lists the sessions can tell."""
+        """Note what was found in passing, so that the one who lists the sessions can tell."""
         if found := self._readers.damaged():
             await asyncio.to_thread(note_damage, self.path, found)

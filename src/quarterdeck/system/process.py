@@ -56,7 +56,7 @@ class _Pipe:
         return self._descriptor >= 0
 
     async def _ready(self, add: Callable[..., None], remove: Callable[[int], bool]) -> None:
-        """Wait until the pipe is ready, or somebody calls ``_wake``."""
+        """Wait until the pipe is ready, or someone calls ``_wake``."""
         descriptor = self._descriptor
         waiter = self._waiter = self._loop.create_future()
         add(descriptor, self._wake)
@@ -210,7 +210,7 @@ class PipeWriter(_Pipe):
                 self._broken = "it closed its input"
 
     def child_left(self) -> None:
-        """The child is gone: nobody is waited for any more."""
+        """The child is gone: no one is waited for any more."""
         self._broken = self._broken or "it has exited"
         self._wake()
 
@@ -421,11 +421,11 @@ async def start_in_thread(
 
 
 _undoings = BackgroundTasks()
-"""Held here because nobody else would, should the caller be cancelled a second time."""
+"""Held here because no one else would, should the caller be cancelled a second time."""
 
 
 async def _undo(starting: asyncio.Future[StartedChild], guard: ProcessGuard) -> None:
-    """End a child whose start nobody waits for any more; its thread cannot be stopped."""
+    """End a child whose start no one waits for any more; its thread cannot be stopped."""
     await asyncio.wait([starting])
     if not starting.cancelled() and starting.exception() is None:
         await LocalProcess(starting.result(), guard).end(EndingDeadlines(ask=0, terminate=0))

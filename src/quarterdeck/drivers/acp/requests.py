@@ -107,7 +107,7 @@ class AcpRequestHandler:
         return _response(verdict, request) if verdict is not None else _CANCELLED
 
     async def _ask(self, request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
-        if self.session is None:  # nobody can be asked before there is a session
+        if self.session is None:  # no one can be asked before there is a session
             return acp.CreateElicitationResponse(action="cancel")
         if request.session_id is not None:
             self._check(request.session_id)

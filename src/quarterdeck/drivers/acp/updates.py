@@ -122,7 +122,7 @@ class AcpTranslator:
         agent: what ``UnknownEvent`` events name as their origin.
         settings: kept up to date with what the agent says of itself.
         emit: takes the events.
-        show_terminal: told of each terminal that a tool call shows, after the call was emitted.
+        show_terminal: notified of each terminal that a tool call shows, after the call was emitted.
         drops_echoes: leave out what the user is said to say while a turn runs.
     """
 
@@ -142,7 +142,7 @@ class AcpTranslator:
         self._drops_echoes = drops_echoes
         self._is_in_turn = False
         self._calls: dict[str, acp.ToolCallDetails] = {}
-        """What is known of the calls under way; a request for leave may say less."""
+        """What is known of the calls under way; a request for permission may say less."""
         self._last_error: str | None = None
         self.failure: str | None = None
         """Why the turn failed, from an agent that does not say so in its answer."""

@@ -170,9 +170,9 @@ async def _conflicts(seat: FleetToolContext, a: ConflictsArguments) -> FleetTool
     report = await seat.fleet.conflicts()
     found = [_own(one, mine, seat.session) for one in report.repositories]
     lines = [line for one in found for line in _lines(one)]
-    told = "\n".join(lines) or "No conflicts between your agents."
-    told += "".join(f"\nNote: {problem}" for problem in report.problems)
-    return FleetToolResult(text=told, data=_data(found, report))
+    words = "\n".join(lines) or "No conflicts between your agents."
+    words += "".join(f"\nNote: {problem}" for problem in report.problems)
+    return FleetToolResult(text=words, data=_data(found, report))
 
 
 def _own(report: RepositoryConflicts, mine: set[SessionId], lead: SessionId) -> RepositoryConflicts:
@@ -258,12 +258,12 @@ async def tell_leads(
         entries = {session: bridge.current.get(session) for session in (one, other)}
     except NoSuchAgentError:
         return
-    told: set[SessionId] = set()
+    notified: set[SessionId] = set()
     for session, partner in ((one, other), (other, one)):
         lead = entries[session].wish.parent_session
-        if lead is None or lead in told or not bridge.notices.is_watched(session):
+        if lead is None or lead in notified or not bridge.notices.is_watched(session):
             continue
-        told.add(lead)
+        notified.add(lead)
         name = entries[session].name
         whom = "you" if partner == lead else entries[partner].name
         words = f"{name} and {whom} change the same: {describe_files(files)}. {_HINT}"

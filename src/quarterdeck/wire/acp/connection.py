@@ -109,7 +109,7 @@ def decode_update(raw: bytes | Raw | None) -> SessionNotification:
         pass
     try:
         return decode(SessionNotification, raw)
-    except ValidationError:  # a new kind of update, or one that cannot be mended
+    except ValidationError:  # a new kind of update, or one that cannot be repaired
         envelope = decode(_Envelope, raw)
     return SessionNotification(
         session_id=envelope.session_id,

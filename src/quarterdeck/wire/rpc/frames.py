@@ -377,7 +377,7 @@ class PendingRequests:
         self._futures.pop(id, None)
 
     def resolve(self, frame: Frame) -> bool:
-        """Deliver a response; False, and counted, if nobody waits for it."""
+        """Deliver a response; False, and counted, if no one waits for it."""
         future = self._futures.pop(frame.id, None)
         if future is not None and not future.done():
             future.set_result(frame)

@@ -419,7 +419,7 @@ class Peer:
 
         Every notification that arrived before the answer has been handled when this returns, and
         none that arrived after it. When the waiting task is cancelled or the time is over, the
-        peer is told with the ``cancel`` notification and its answer will be ignored.
+        peer is notified with the ``cancel`` notification and its answer will be ignored.
 
         Raises:
             RpcError: the peer answered with an error.
@@ -530,7 +530,7 @@ class Peer:
             self._finisher = start_task(self._finish(ending), name=f"{self.name}: end")
 
     async def _finish(self, ending: LinkError) -> None:
-        """Take the link down, in the one order in which nobody waits for nobody."""
+        """Take the link down, in the one order in which no two steps wait for each other."""
         try:
             if isinstance(ending, LinkEndedError):
                 await self._dispatcher.drain()

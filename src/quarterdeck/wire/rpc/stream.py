@@ -425,7 +425,7 @@ async def connect_unix(path: str | os.PathLike[str]) -> ByteStream:
     """Connect to the socket at ``path``.
 
     Raises:
-        LinkBrokenError: nobody listens there, or we may not connect.
+        LinkBrokenError: no one listens there, or we may not connect.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -495,7 +495,7 @@ def _bind(path: Path) -> tuple[socket.socket, int]:
         if path.is_socket():
             _remove_if_dead(path)
         listener.bind(os.fspath(path))
-        # Nobody can connect before listen(), so there is no moment when others may.
+        # No one can connect before listen(), so there is no moment when others may.
         path.chmod(0o600)
         return listener, path.stat().st_ino
     except OSError as error:

@@ -192,7 +192,7 @@ class PromptSender:
         self._save()
 
     async def spawn(self, panel: "ChatPanel") -> None:
-        """Ask for a new agent, with what is typed if that is for nobody yet."""
+        """Ask for a new agent, with what is typed if that is for no one yet."""
         from ..screens.spawn import SpawnScreen
 
         context = self._app_context

@@ -277,7 +277,7 @@ _WIDE = 70
 
 
 class DiffOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a diff viewer can be told; without anything: the work tree where the person is."""
+    """What a diff viewer can be given; without anything: the work tree where the person is."""
 
     agent: str | None = None
     """An agent's name or session: its directory is compared."""

@@ -162,7 +162,7 @@ class TranscriptPanel(Panel):
             go(seq)
 
     def show_facts(self) -> None:
-        """Show the agent as the fleet last told it."""
+        """Show the agent as the fleet last reported it."""
         self._bar.show(self.context.roster.find(self._shown))
 
     def show_hints(self) -> None:

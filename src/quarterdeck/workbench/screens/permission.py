@@ -181,7 +181,7 @@ class _Options(LinesView):
 
 
 class PermissionScreen(ModalScreen[None]):
-    """Asks a person for leave. Keys count only after a moment without any."""
+    """Asks a person for permission. Keys count only after a moment without any."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "later", "decide later"),
@@ -299,7 +299,7 @@ class PermissionScreen(ModalScreen[None]):
         self.notify("this agent offers no way to deny; press esc to go back", severity="warning")
 
     def on_key(self, event: "events.Key") -> None:
-        """A key that means nothing here still shows that somebody types."""
+        """A key that means nothing here still shows that someone types."""
         if not self.query_one("#feedback", Input).has_focus:
             _ = self._guard.holds
 

@@ -155,7 +155,7 @@ class QuestionScreen(ModalScreen[None]):
 
     Args:
         item: the question.
-        saved: what was filled in earlier, as ``Filled`` told it.
+        saved: what was filled in earlier, as ``Filled`` reported it.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [

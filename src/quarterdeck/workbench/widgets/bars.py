@@ -101,8 +101,8 @@ def diagnose_agent(agent: "AgentInfo", found: "DiscoveredAgent | None") -> Troub
     """What is wrong with an agent; None: nothing, or it is for others to tell.
 
     Args:
-        agent: as the fleet told it.
-        found: the same kind of agent on this machine, if somebody looked.
+        agent: as the fleet reported it.
+        found: the same kind of agent on this machine, if someone looked.
     """
     if agent.state in ("starting", "idle", "running", "waiting") or agent.is_archived:
         return None
@@ -304,7 +304,7 @@ class TroubleBar(LinesView):
 
     Args:
         context: the agents, and what was found on this machine.
-        find_session: the agent, as it is when somebody looks.
+        find_session: the agent, as it is when someone looks.
     """
 
     def __init__(
