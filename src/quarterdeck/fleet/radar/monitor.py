@@ -168,7 +168,11 @@ _MOST = 5_000
 
 
 class TouchedFiles:
-    """Which files each live agent has edited in its run, by absolute path."""
+    """Which files each live agent has edited in its run, by absolute path.
+
+    Without a worktree of its own, what an agent changes is known by the calls that edit files. What
+    its shell commands change is not known to be its: others may have written it.
+    """
 
     def __init__(self) -> None:
         self._calls: dict[tuple[SessionId, ToolCallId], set[str]] = {}
