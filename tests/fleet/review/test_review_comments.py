@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.fleet.errors import AgentNotReadyError
-from quarterdeck.fleet.review.comment_service import format_comments
+from quarterdeck.fleet.review.comments import format_comments
 from quarterdeck.fleet.review.errors import (
     ChangedMeanwhileError,
     NoSuchChangeError,

@@ -33,10 +33,9 @@ from .api import (
     LandingResult,
 )
 from .checks import CheckTree
-from .handback import compose_hand_back
 from .intent import ReferencesMovedError
 from .lander import Lander, PreparedLanding
-from .message import add_trailers, parse_trailer, propose_message
+from .message import add_trailers, compose_hand_back, parse_trailer, propose_message
 from .plan import LandingPlan
 from .work import write_rest
 
