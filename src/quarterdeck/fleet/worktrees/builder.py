@@ -43,8 +43,7 @@ from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.worktrees import Worktree, WorktreeOptions
 
 from ..errors import AgentNotReadyError, InvalidOptionsError
-from .filtered_files import copy_filtered
-from .includes import copy_included
+from .includes import copy_filtered, copy_included
 from .record import WorktreeRecord, WorktreeRecords
 
 __all__ = [
