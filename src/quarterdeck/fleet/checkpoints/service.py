@@ -192,9 +192,9 @@ class CheckpointService:
         entry = await self._current.find(agent)
 
         async def move(mover: SessionMover, via: MoveOptions, can_rewind: bool) -> Rewound:
-            told = _expect_conversation(entry, can_rewind, files, conversation)
+            goes_back = _expect_conversation(entry, can_rewind, files, conversation)
             return await undo_turn(
-                mover, via, turn=turn, files=files, conversation=told, force=force
+                mover, via, turn=turn, files=files, conversation=goes_back, force=force
             )
 
         return await self._work.finish(self._move(entry, move))
@@ -212,9 +212,9 @@ class CheckpointService:
         entry = await self._current.find(agent)
 
         async def move(mover: SessionMover, via: MoveOptions, can_rewind: bool) -> Rewound:
-            told = _expect_conversation(entry, can_rewind, files, conversation)
+            goes_back = _expect_conversation(entry, can_rewind, files, conversation)
             return await rewind_turns(
-                mover, via, turn=turn, files=files, conversation=told, force=force
+                mover, via, turn=turn, files=files, conversation=goes_back, force=force
             )
 
         return await self._work.finish(self._move(entry, move))
@@ -320,13 +320,16 @@ class CheckpointService:
                         moves.append(event)
                 case _:
                     pass
-        told = [one for one in moves if isinstance(one, Redone) or _needs_note(one)]
-        if not told:
+        noted = [one for one in moves if isinstance(one, Redone) or _needs_note(one)]
+        if not noted:
             return None
         ledger = await (await self._open_history(entry)).ledger()
         prompts = {turn.id: turn.prompt for turn in ledger.turns}
         return make_note(
-            [(one, tuple(prompts[id_] for id_ in _turns_of(one) if id_ in prompts)) for one in told]
+            [
+                (one, tuple(prompts[id_] for id_ in _turns_of(one) if id_ in prompts))
+                for one in noted
+            ]
         )
 
     # After a kill

@@ -68,7 +68,7 @@ _HURRY = 0.5
 """Seconds that the end of an interrupted turn waits."""
 _CHANGING: tuple[ToolKind, ...] = ("edit", "delete", "move")
 LOST_HOST = "the host was killed; changes made until it started again are included"
-"""What is said of a turn whose end nobody saw."""
+"""What is said of a turn whose end no one saw."""
 
 
 class SessionFiles:
@@ -225,7 +225,7 @@ def read_pending(directory: Path) -> PendingTurn | None:
 def load_checkpoint_settings(
     places: Places, environment: Mapping[str, str], cwd: str
 ) -> CheckpointSettings:
-    """The settings that count in a directory; blocks. A file that is wrong is told elsewhere."""
+    """The settings of a directory; blocks. A file that is wrong is reported elsewhere."""
     try:
         trusted = TrustStore(places.trust_file).is_trusted(find_workspace(Path(cwd)).root)
         found = load_config(places, directory=Path(cwd), environ=environment, trusted=trusted)
@@ -251,7 +251,7 @@ class FleetSnapshots:
         roots: tuple[str, ...],
         settings: CheckpointSettings,
     ) -> AsyncGenerator[None]:
-        """A turn of an agent that records itself: others are told that it runs here."""
+        """A turn of an agent that records itself: others are notified that it runs here."""
         turn = WatchedTurn(session, name, TurnId(""), None)
         trees: list[WatchedTree] = []
         with suppress(SnapshotError):
@@ -323,7 +323,7 @@ class SessionWatch:
         self._finishing: asyncio.Task[None] | None = None
         self._kinds: dict[ToolCallId, tuple[ToolKind, str | None]] = {}
         self._told: str | None = None
-        """The problem that was last told; it is not told each turn."""
+        """The problem that was last reported; it is not reported each turn."""
 
     async def warm(self) -> None:
         """Take a first snapshot while the agent starts, so that its first turn need not wait."""
@@ -433,7 +433,7 @@ class SessionWatch:
 
 
 def make_undo_notice(problem: str) -> NoticePosted:
-    """What a person is told when a turn's changes are not recorded."""
+    """What a person is shown when a turn's changes are not recorded."""
     return NoticePosted(
         title="Changes to files in this turn cannot be undone",
         severity="warning",

@@ -231,7 +231,7 @@ class LandingWorker:
         plan: LandingPlan,
         options: LandingOptions,
     ) -> LandingResult:
-        """Move the branch and write it down, whoever stops waiting. Raises as ``Lander.execute``.
+        """Move the branch and write it down, also when no one waits. Raises as ``Lander.execute``.
 
         The result is in ``landed`` too, for a caller that was cancelled.
         """
@@ -283,7 +283,7 @@ class LandingWorker:
         plan: LandingPlan,
         options: LandingOptions,
     ) -> str | None:
-        """Let go of the worktree; a failure is told and changes nothing else."""
+        """Let go of the worktree; a failure is reported and changes nothing else."""
         worktree = self.context.current.get(session).worktree
         is_whole = plan.rest is not None or not landing.work.is_dirty
         if worktree is None or options.keep_worktree or not is_whole:

@@ -1,4 +1,4 @@
-"""When worktrees are looked at: told by what agents do, so that agents at rest cost nothing.
+"""When worktrees are looked at: decided by what agents do, so that agents at rest cost nothing.
 
 A call that may have changed files has the worktree looked at half a second after its end; one that
 still runs, every few seconds; a turn without such a call, now and then, because not every agent
