@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from quarterdeck.fleet.review.comparison import Comparison
-from quarterdeck.fleet.review.page import cut_page
-from quarterdeck.fleet.review.patch import PatchHunk
+from quarterdeck.fleet.review.patch import PatchHunk, cut_page
 from quarterdeck.fleet.review.words import find_changed_words, pair_lines
 from quarterdeck.fleet.worktrees.snapshots import WorktreeSnapshots
 from quarterdeck.system.git.object_store import ObjectStore

@@ -27,8 +27,7 @@ from quarterdeck.fleet.review.errors import (
     NoSuchCommentError,
     ReviewError,
 )
-from quarterdeck.fleet.review.page import cut_page
-from quarterdeck.fleet.review.patch import PatchFile, PatchHunk, PatchLine
+from quarterdeck.fleet.review.patch import PatchFile, PatchHunk, PatchLine, cut_page
 from quarterdeck.fleet.review.selection import (
     ChangedLines,
     changed_lines,

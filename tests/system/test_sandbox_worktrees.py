@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.system.api import CommandSpec
-from quarterdeck.system.git.linked_directory import find_linked_directory
 from quarterdeck.system.sandbox import (
     Sandbox,
     SandboxedSystem,
+    find_linked_directory,
     probe_bubblewrap,
     probe_landlock,
 )

@@ -62,7 +62,7 @@ class _Named(Struct, frozen=True, kw_only=True):
 
 
 class AnsweredCommand(_Named, frozen=True, kw_only=True):
-    """A command that we answer; the model is neither asked nor ever told of it."""
+    """A command that we answer; the model never sees it."""
 
     answer: Callable[["CommandSession", str], Awaitable[str]]
     """Does it, in a turn of its own, with what was typed after the name; gives what to say.
@@ -72,7 +72,7 @@ class AnsweredCommand(_Named, frozen=True, kw_only=True):
 
 
 class ExpandedCommand(_Named, frozen=True, kw_only=True):
-    """A command that stands for a prompt: the model is told that, people see what was typed."""
+    """A command that stands for a prompt: the model is sent that, people see what was typed."""
 
     expand: Callable[["CommandSession", str], Awaitable[tuple[ContentBlock, ...]]]
     """Gives the prompt. A ``QuarterdeckError`` is said instead, and the model is not asked."""
@@ -192,7 +192,7 @@ class CommandRegistry:
 
     @property
     def listed(self) -> tuple[Listed, ...]:
-        """The commands as clients are told of them."""
+        """The commands as clients are notified of them."""
         return tuple(
             Listed(
                 name=command.name,

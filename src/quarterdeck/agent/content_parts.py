@@ -1,4 +1,4 @@
-"""How prompt content is told to a model: content blocks become conversation parts."""
+"""How prompt content is sent to a model: content blocks become conversation parts."""
 
 from typing import assert_never
 
@@ -17,7 +17,7 @@ __all__ = ["parts_of", "told_content"]
 
 
 def told_content(prompted: Prompted) -> tuple[ContentBlock, ...]:
-    """What the model is told of a prompt; empty: it never hears of it."""
+    """What the model is sent of a prompt; empty: it never hears of it."""
     return prompted.content if prompted.told is None else prompted.told
 
 

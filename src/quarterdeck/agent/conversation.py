@@ -40,13 +40,13 @@ def summarised(summary: str, kept: tuple[Part, ...]) -> Message:
 
 
 class Conversation:
-    """What the model has been told and has said.
+    """What the model has been sent and has said.
 
     ``apply`` takes every event of the session in order and ignores those that a model does not
     hear of. The cost of one more event does not grow with the history.
 
     Messages are numbered from the beginning of the conversation, those that a summary replaced
-    too: ``first`` is the number of the first that is still told.
+    too: ``first`` is the number of the first that is still sent.
     """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
@@ -54,7 +54,7 @@ class Conversation:
         self.memory = ConversationMemory()
         self.first = 0
         self.cleared = 0
-        """Results in messages below this number are told as notes."""
+        """Results in messages below this number are sent as notes."""
         self.head: Message | None = None
         """What stands for the messages below ``first``."""
         self._head_size = 0
@@ -69,7 +69,7 @@ class Conversation:
         self._awaited: tuple[str, ...] = ()
         self._results: dict[str, ToolResultPart] = {}
         self._notes: list[Message] = []
-        """What is to be told as soon as no result is awaited."""
+        """What is to be sent as soon as no result is awaited."""
         self._ids: set[str] = set()
         for event in events:
             self.apply(event)
@@ -155,7 +155,7 @@ class Conversation:
         return replace(reply, parts=tuple(parts))
 
     def reserve(self, reply: Message) -> None:
-        """Let no later call have an id of one in this reply, which may be told no longer."""
+        """Let no later call have an id of one in this reply, which may be sent no longer."""
         self._ids.update(part.id for part in reply.parts if isinstance(part, ToolUsePart))
 
     def become(self, other: "Conversation") -> None:
@@ -235,7 +235,7 @@ class Conversation:
     def _compact(self, through: int, head: Message) -> None:
         gone = through - self.first
         if not 0 <= gone <= len(self._messages):
-            return  # of another conversation: what is told is never lost by a wrong number
+            return  # of another conversation: what is sent is never lost by a wrong number
         self._size -= sum(self._sizes[:gone])
         del self._messages[:gone], self._sizes[:gone], self._savings[:gone]
         self.first, self.head, self._head_size = through, head, weigh(head)

@@ -138,7 +138,7 @@ async def find_servers(
 ) -> tuple[ToolServers, tuple[NoticePosted, ...]]:
     """The servers of a session, not started, and what a person should know of those left out.
 
-    ``given`` come from whoever opens the session and win over those of the same name in files.
+    ``given`` come from the one who opens the session and win over those of the same name in files.
     ``wanted`` are the only tools that the session may have; None: all. It has none of ``denied``.
     """
     if not (given or session_environment.settings.mcp_servers or session_environment.has_mcp_file):

@@ -102,7 +102,7 @@ class TurnWatch(Protocol):
 
 
 class NoTurnWatch:
-    """Nobody watches: nothing can be undone."""
+    """No one watches: nothing can be undone."""
 
     async def before_call(self, turn: "Turn", call: "Call") -> None:
         """Nothing is kept."""
@@ -115,7 +115,7 @@ NO_TURN_WATCH = NoTurnWatch()
 
 
 def make_snapshot_notice(problem: str) -> NoticePosted:
-    """What a person is told when a work tree could not be written down."""
+    """What a person is shown when a work tree could not be written down."""
     return NoticePosted(
         title="Changes made by commands in this turn cannot be undone",
         severity="warning",
@@ -139,7 +139,7 @@ class ContextWindow(Protocol):
 
 
 class UnboundedWindow:
-    """Nobody cares: the conversation grows until the vendor refuses it."""
+    """No one cares: the conversation grows until the vendor refuses it."""
 
     async def before_call(self, turn: "Turn") -> int | None:
         """Nothing is done."""
@@ -172,7 +172,7 @@ class HookVerdict(Struct, frozen=True, kw_only=True):
     """What the hooks of one point came to, all together."""
 
     refused: str | None = None
-    """Why it must not be; None: nobody says so."""
+    """Why it must not be; None: no one says so."""
     by: str = ""
     """The hook whose word that is, or whose wish ``wish`` is."""
     wish: Literal["allow", "ask"] | None = None
@@ -182,9 +182,9 @@ class HookVerdict(Struct, frozen=True, kw_only=True):
     input: dict[str, Any] | None = None
     """What a tool is to be called with instead."""
     context: tuple[str, ...] = ()
-    """What the model is to be told besides."""
+    """What the model is to be sent besides."""
     again: str | None = None
-    """What the model is to be told so that it goes on, at the end of a turn."""
+    """What the model is to be sent so that it goes on, at the end of a turn."""
 
 
 _NOTHING = HookVerdict()
@@ -205,13 +205,14 @@ class Hooks(Protocol):
     ) -> HookVerdict:
         """Run the hooks of a point, one after the other, in the order of their declaration.
 
-        What goes wrong with one is told as a notice and otherwise ignored; each has its own time.
+        What goes wrong with one is reported as a notice and otherwise ignored; each has its own
+        time.
         ``call``: what hooks for some tools only are held against. Cancelling ends what runs.
         """
         ...
 
     def saw(self, event: Event, emit: HookEmit) -> None:
-        """Take note of an event: somebody may have to be notified, in the background."""
+        """Take note of an event: someone may have to be notified, in the background."""
         ...
 
     async def close(self) -> None:
@@ -279,7 +280,7 @@ NO_SERVERS: ToolServers = _NoServers()
 
 
 async def run_prompt_hooks(hooks: Hooks, emit: HookEmit, prompted: Prompted) -> Prompted | str:
-    """A prompt as the model is to be told it; a text: why it must not be told at all."""
+    """A prompt as the model is to be sent it; a text: why it must not be sent at all."""
     if not hooks.has("prompt"):
         return prompted
     content = prompted.content if prompted.told is None else prompted.told

@@ -1,7 +1,7 @@
 """What a process that died left open, and the events that close it.
 
 A session is its log. When it is loaded after a crash, calls that were announced have no end, a
-turn has none, questions wait for nobody. These events say so, once, and are appended before
+turn has none, questions wait for no one. These events say so, once, and are appended before
 anything else happens; what had been acknowledged stays as it is.
 """
 
@@ -62,9 +62,9 @@ class InterruptionReason(Struct, frozen=True):
 
     reason: str
     running: str
-    """Told of a call that had begun."""
+    """Sent for a call that had begun."""
     waiting: str
-    """Told of a call that had not."""
+    """Sent for a call that had not."""
 
 
 DIED = InterruptionReason(
@@ -188,7 +188,7 @@ class _Children(Struct, eq=False):
 
 
 def child_end_text(name: str, ended: ChildEnded) -> Prompted:
-    """What the model is told of a child in the background that is over."""
+    """What the model is sent of a child in the background that is over."""
     content = text(f"[Agent {name} ({ended.child}): {ended.how}]\n{ended.answer}")
     message = new_message_id()
     return Prompted(content=(content,), message=message, origin="agent", sender=ended.child)

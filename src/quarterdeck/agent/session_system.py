@@ -1,7 +1,7 @@
 """The system a session works on, with a sandbox around those of its commands that need one.
 
 Which do is decided with each call (``quarterdeck.policy``) and is a fact of the call from then on:
-whoever runs it asks here for the terminals of its containment, and no later change of the mode
+the one who runs it asks here for the terminals of its containment, and no later change of the mode
 changes what it gets.
 """
 
@@ -139,7 +139,7 @@ def make_local_system(
 
 
 async def make_sandbox_notice() -> NoticePosted:
-    """What a person is told about the sandbox when a session enters full-auto mode."""
+    """What a person is shown about the sandbox when a session enters full-auto mode."""
     from quarterdeck.system.sandbox import detect_sandbox
 
     found = await detect_sandbox()

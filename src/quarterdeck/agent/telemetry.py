@@ -2,7 +2,7 @@
 
 Traces are sent where an SDK is at work in this process: in a program that embeds us, or under
 ``opentelemetry-instrument``. Else nothing of it is imported. Names, times, tokens and errors are
-sent; what was said, what tools were told and what they gave back is not.
+sent; what was said, what tools were sent and what they gave back is not.
 """
 
 import sys

@@ -96,7 +96,7 @@ class _Understood(Struct, frozen=True):
 
 
 class _Ready(Struct, frozen=True):
-    """A call that has been announced and may ask for leave."""
+    """A call that has been announced and may ask for permission."""
 
     use: ToolUsePart
     tool: Tool
@@ -163,7 +163,7 @@ async def _end_the_rest(turn: Turn, uses: tuple[ToolUsePart, ...], announced: se
 
 
 async def _understand(turn: Turn, use: ToolUsePart, announced: set[str]) -> _Understood | None:
-    """Find the tool and read the arguments; what is wrong with them no waiting would mend."""
+    """Find the tool and read the arguments; what is wrong with them no waiting would fix."""
     tool = turn.toolbox.find(use.name)
     if tool is None:
         known = ", ".join(turn.toolbox.names)
@@ -279,7 +279,7 @@ async def _run(turn: Turn, ready: _Ready, room: asyncio.Semaphore) -> bool:
         raise
     try:
         outcome = await _reviewed(turn, ready, outcome)
-    finally:  # what was done is told, whatever becomes of those who look at it
+    finally:  # what was done is reported, whatever becomes of those who look at it
         await _finish(turn, use, "failed" if outcome.is_error else "completed", outcome)
     if turn.instructions is not None:
         paths = [use.resolved for use in ready.prepared.call.paths]

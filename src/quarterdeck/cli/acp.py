@@ -50,7 +50,7 @@ async def _serve(environment: dict[str, str]) -> None:
 
     from quarterdeck.config.places import Places
     from quarterdeck.serve.server import serve
-    from quarterdeck.wire.rpc.pipes import stdio_stream
+    from quarterdeck.wire.rpc.stream import stdio_stream
 
     task = asyncio.current_task()
     assert task is not None

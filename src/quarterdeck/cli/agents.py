@@ -217,7 +217,7 @@ async def _probe(
 
 
 def _width() -> int | None:
-    """Columns to fit into; None: nobody looks, or nobody said."""
+    """Columns to fit into; None: no one looks, or no one said."""
     if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit():
         return max(40, shutil.get_terminal_size().columns)
     return None

@@ -1,4 +1,4 @@
-"""A file for what nobody expected."""
+"""A file for what no one expected."""
 
 import os
 import platform

@@ -95,7 +95,7 @@ _VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
 
 
 def list_agent_programs() -> tuple[ExternalProgram, ...]:
-    """Every agent that is described, but our own; none where nobody knows a home. Reads files."""
+    """Every agent that is described, but our own; none where no one knows a home. Reads files."""
     from quarterdeck.drivers.catalogue import load_catalogue
 
     try:
@@ -192,7 +192,7 @@ class Finding:
 
     @property
     def is_fatal(self) -> bool:
-        """Whether nothing works before this is mended."""
+        """Whether nothing works before this is repaired."""
         return self.kind == "required" and self.state != "found"
 
 
@@ -326,7 +326,7 @@ def find_state() -> Finding:
 
 
 def find_sandbox() -> Finding:
-    """What contains commands of our own agent that nobody was asked about."""
+    """What contains commands of our own agent that no one was asked about."""
     from quarterdeck.system.sandbox import SANDBOX_VARIABLE, detect_sandbox_now
 
     found = detect_sandbox_now()

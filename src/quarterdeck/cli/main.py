@@ -15,7 +15,7 @@ _THRESHOLDS = (50_000, 20, 20)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    0: done. 1: an error, told in words. 2: wrong usage. 130: interrupted. 141: nobody reads
+    0: done. 1: an error, reported in words. 2: wrong usage. 130: interrupted. 141: no one reads
     our output any more.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)

@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 Occasion: TypeAlias = Literal["needed", "done", "failed", "conflict"]
-"""What a person may want to be told."""
+"""What a person may want to be shown."""
 
 Count: TypeAlias = Annotated[int, Meta(ge=1, description="a whole number, at least 1")]
 Retries: TypeAlias = Annotated[int, Meta(ge=0, description="a whole number, at least 0")]

@@ -38,8 +38,8 @@ class Workspace:
 def find_workspace(directory: Path) -> Workspace:
     """Find the project of a directory.
 
-    Outside of a repository nothing above the directory is looked at: whoever can write to
-    ``/tmp`` shall not configure what runs in ``/tmp/mine``.
+    Outside of a repository nothing above the directory is looked at: the one who can write to
+    ``/tmp`` must not configure what runs in ``/tmp/mine``.
     """
     start = directory.resolve()
     chain = (start, *start.parents)

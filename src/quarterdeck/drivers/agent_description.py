@@ -53,14 +53,14 @@ _HELP = "docs/agents.md has every field"
 
 
 class LoginEvidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What shows that somebody is logged in. Nothing is ever read but whether it is there."""
+    """What shows that someone is logged in. Nothing is ever read but whether it is there."""
 
     variables: tuple[str, ...] = ()
     """Environment variables of which one is enough."""
     files: tuple[str, ...] = ()
     """Files of which one is enough; ``~`` and ``$VARIABLE`` at the start are known."""
     complete: bool = False
-    """Without any of these nobody is logged in. Off: there are ways that cannot be seen."""
+    """Without any of these no one is logged in. Off: there are ways that cannot be seen."""
     hint: str = ""
     """How to log in, for a person."""
 
@@ -186,7 +186,7 @@ def parse_agent(name: str, fields: Mapping[str, Any], sources: tuple[str, ...]) 
 
 
 def _reaches(file: str, tables: object) -> dict[Transport, AgentTransport]:
-    """Each transport by itself, so that a mistake can be told with its place."""
+    """Each transport by itself, so that a mistake can be reported with its place."""
     if not isinstance(tables, dict):
         raise _bad(file, "transports", "must be a table of tables, such as [transports.acp]")
     found: dict[Transport, AgentTransport] = {}
@@ -237,7 +237,7 @@ def make_launch(agent: Agent, transport: str, *, guards_reading: bool = False) -
 
 def expand_command(words: tuple[str, ...]) -> tuple[str, ...]:
     """The words of a command with ``{quarterdeck}`` replaced by what starts this program."""
-    # -P: the child runs in somebody's project, whose folders must not be imported as ours.
+    # -P: the child runs in someone's project, whose folders must not be imported as ours.
     own = (sys.executable, "-P", "-m", "quarterdeck")
     return tuple(word for given in words for word in (own if given == SELF else (given,)))
 
@@ -301,7 +301,7 @@ _FIELDS = tuple(
 
 
 def _explained(file: str, table: str, error: msgspec.ValidationError) -> BadAgentFileError:
-    """The same in words for whoever wrote the file; ``table`` is where the values stand."""
+    """The same in words for the one who wrote the file; ``table`` is where the values stand."""
     text = str(error)
     at = _AT.search(text)
     path = f"{table}{at['path'].replace('[...]', '')}" if at else table

@@ -2,7 +2,7 @@
 
 A user's file adds an agent, or changes the shipped one of the same name field by field: tables
 merge in depth, everything else replaces. A file of the user's that cannot be used harms no other
-agent; it is told.
+agent; it is reported.
 """
 
 from collections.abc import Mapping
@@ -59,7 +59,7 @@ def load_catalogue(places: Places | None = None) -> Catalogue:
 
     Raises:
         BadAgentFileError: a shipped file is wrong.
-        UnusablePlaceError: nobody can tell where the user's files are.
+        UnusablePlaceError: no one can tell where the user's files are.
     """
     fields: dict[str, Mapping[str, Any]] = dict(_shipped_fields())
     agents = dict(_shipped())

@@ -151,7 +151,7 @@ class ConnectedAgent:
     async def prompt(self, prompt: str | tuple[ContentBlock, ...]) -> AsyncGenerator[Event]:
         """Run a turn and give its events; the last one is ``TurnEnded``.
 
-        The agent is held back while nobody takes the next event. A loop that is left early, by
+        The agent is held back while no one takes the next event. A loop that is left early, by
         ``aclosing``, interrupts the turn.
 
         Raises:

@@ -93,7 +93,7 @@ class UnenforceableError(UnsupportedError):
 class NotPermittedError(DriverError):
     """What an agent had us do may not be done; the message is for the agent.
 
-    ``cancelled``: nobody decided, because the turn is being stopped.
+    ``cancelled``: no one decided, because the turn is being stopped.
     """
 
     def __init__(self, told: str, *, cancelled: bool = False) -> None:
@@ -151,7 +151,9 @@ class AgentMissingError(OpenFailedError):
 
 
 LoginKind: TypeAlias = Literal["agent", "terminal", "variables"]
-"""Who does it: the agent when it is told to; a program in a terminal; whoever sets variables."""
+"""Who does it: the agent when it is asked to; a program in a terminal; the one who sets
+variables.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,7 +80,7 @@ class PermissionVerdict:
     option: str | None = None
     """The agent's own option to select; None where it offered none, or when cancelled."""
     cancelled: bool = False
-    """Nobody chose; the turn is being cancelled, or nobody is there."""
+    """No one chose; the turn is being cancelled, or no one is there."""
     told: str = ""
     """For a refusal: what the model should hear."""
 
@@ -107,7 +107,7 @@ class LinkHost(Protocol):
 
     @property
     def opening(self) -> DriverSessionOptions:
-        """How the session shall be."""
+        """How the session is to be."""
         ...
 
     async def emit(self, event: Event, *, parent: ToolCallId | None = None) -> None:
@@ -125,8 +125,8 @@ class LinkHost(Protocol):
     async def carry_out(self, call: ServedCall, act: Callable[[Containment], Awaitable[T]]) -> T:
         """Have it decided like a tool call of our own, then do it by ``act``.
 
-        Not asked about again: what the agent got leave for in this turn. ``act`` is told what a
-        command has to run in; it is called once, or not at all.
+        Not asked about again: what the agent got permission for in this turn. ``act`` gets
+        what a command has to run in; it is called once, or not at all.
 
         Raises:
             NotPermittedError: it may not be; the message is for the agent.
@@ -137,7 +137,7 @@ class LinkHost(Protocol):
         """What stands against a call that the agent may be about to do unasked.
 
         Not allowed: denied, and in the log. Cancelled: a rule wants a person to be asked before
-        something is read; the agent shall ask. None: nothing, as far as policy is concerned.
+        something is read; the agent is to ask. None: nothing, as far as policy is concerned.
         """
         ...
 
@@ -195,7 +195,7 @@ class AgentLink(Protocol):
         """Send a prompt and return when the turn is over; everything it said was emitted.
 
         Raises:
-            LinkError: the agent is gone; ``lost`` is or will be told too.
+            LinkError: the agent is gone; ``lost`` is or will be reported too.
         """
         ...
 

@@ -153,8 +153,7 @@ async def _visit(
     """Start an agent over ACP and greet it; leaving ends it and every process of it."""
     from quarterdeck.system.local import LocalSystem
     from quarterdeck.system.process_guard import shared_guard
-    from quarterdeck.wire.acp.connection import AcpConnection
-    from quarterdeck.wire.acp.router import Router
+    from quarterdeck.wire.acp.connection import AcpConnection, Router
 
     from .acp.handshake import TERMINAL_LOGIN, initialize_agent
 

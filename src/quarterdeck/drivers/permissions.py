@@ -57,7 +57,7 @@ class UnusedPermissions:
     )
 
     def add(self, call: Call, permitted: PermissionGranted) -> None:
-        """The agent got leave for this call."""
+        """The agent got permission for this call."""
         for use in call.paths:
             self._reads.add(use.resolved)
             if use.access == "write":
@@ -66,7 +66,7 @@ class UnusedPermissions:
             self._commands.setdefault(_key(call), []).append(permitted)
 
     def take(self, call: Call) -> PermissionGranted | None:
-        """The leave that covers what we are to do; used up where it was for one time."""
+        """The permission that covers what we are to do; used up where it was for one time."""
         if call.command is not None:
             waiting = self._commands.get(_key(call))
             return waiting.pop() if waiting else None
@@ -153,7 +153,7 @@ def _real(use: PathUse) -> PathUse:
 
 
 def _held_against(call: Call, gate: Gate) -> Call:
-    """Doubt a search below which a rule denies something: nobody but the agent does the looking."""
+    """Doubt a search below which a rule denies something: no one but the agent does the looking."""
     within = [use for use in call.paths if _looks_below(call, use)]
     if not within:
         return call

@@ -1,7 +1,7 @@
 """What is on this machine of the agents that are described: programs, versions, logins.
 
-Looking starts nothing but version commands, and those once for each binary. Whether somebody is
-logged in is told from what is there, never from what it holds.
+Looking starts nothing but version commands, and those once for each binary. Whether someone is
+logged in is decided by what is there, never by what it holds.
 
 What a program said is kept with what the binary was (its real path, size and time of change), so
 that nothing is started twice to learn the same. What went wrong is kept for some minutes only.
@@ -53,7 +53,7 @@ _MOST = 500
 """Answers that are kept."""
 _VERSION = re.compile(r"(?<![\w.])v?(\d+\.\d+[\w.+-]*)")
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-"""Colours, which some print whoever reads."""
+"""Colours, which some print no matter who reads."""
 _QUIET = {"LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1", "CI": "1"}
 _END = EndingDeadlines(ask=0.0, terminate=0.3, kill=5.0)
 

@@ -48,7 +48,6 @@ from quarterdeck.wire.ids import (
 from quarterdeck.wire.permissions import Decider
 from quarterdeck.wire.tasks import BackgroundTasks, start_task
 
-from .call_monitor import CallMonitor, ServedCallRunner
 from .driver import Capabilities, ClosedAs, DriverSessionOptions, EventSink
 from .enforcement import Enforcement, explain_unenforceable
 from .errors import (
@@ -59,7 +58,7 @@ from .errors import (
 )
 from .link import AgentExit, AgentLink, PermissionVerdict, RewindableLink, ServedCall
 from .permissions import UnusedPermissions, call_of, own_options, verdict_of
-from .tool_call_normalizer import ToolCallNormalizer
+from .tool_calls import CallMonitor, ServedCallRunner, ToolCallNormalizer
 from .turn import DriverTurn
 
 if TYPE_CHECKING:
@@ -235,7 +234,7 @@ class LinkSession:
         self._stopping.start(step, name=f"{self.agent}: stop the turn")
 
     async def permit(self, question: PermissionAsked) -> PermissionVerdict:
-        """Have a tool call decided: rules first, then whoever answers."""
+        """Have a tool call decided: rules first, then the one who answers."""
         if self.is_interrupted or self._early is not None:
             return _CANCELLED
         with self._requests:

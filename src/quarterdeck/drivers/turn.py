@@ -27,7 +27,7 @@ from quarterdeck.wire.tasks import run_beside, start_task
 from .driver import DriverSessionOptions, EventSink
 from .errors import DriverError
 from .link import AgentLink, TurnOutcome
-from .tool_call_normalizer import ToolCallNormalizer
+from .tool_calls import ToolCallNormalizer
 
 __all__ = ["DriverTurn"]
 

@@ -17,8 +17,7 @@ from .agent_entry import AgentEntry
 from .agent_runner import AgentRunner, AgentStart
 from .api import AgentInfo, QueuedPrompt, SentMessage, SpawnOptions
 from .errors import AgentNotReadyError
-from .live_index import LiveIndex
-from .log_writer import LogWriter
+from .live_index import LiveIndex, LogWriter
 from .mcp.orchestration import Orchestration
 from .prompt_queue import PromptQueues
 from .session_factory import SessionFactory
@@ -158,7 +157,7 @@ class AgentLifecycle:
         current: who is in the fleet.
         starting: makes an agent's start of the options.
         crew: owns the agents that are live.
-        tools: what agents that lead are told.
+        tools: what agents that lead are sent.
         worktrees: makes the worktrees in which agents work.
         work: what is begun here is finished there, also when the caller goes away.
         """
@@ -228,7 +227,7 @@ class AgentLifecycle:
             )
         parent = entry.wish.parent_session
         if parent is not None and self._crew.get(parent) is None:
-            parent = None  # nobody is there any more whose it could be
+            parent = None  # no one is there any more whose it could be
         if entry.worktree is not None:
             return await self._started_as(self._fork_in_worktree(entry, parent, name, prompt))
         await self._worktrees.check(entry)

@@ -141,7 +141,7 @@ class WaitingPrompt(Struct, frozen=True, kw_only=True):
 
 
 class AgentEntry(Struct, frozen=True, kw_only=True):
-    """An agent: how it shall be, where it stands, what it has used."""
+    """An agent: how it is to be, where it stands, what it has used."""
 
     session: SessionId
     wish: SessionSpawned
@@ -188,7 +188,7 @@ class AgentEntry(Struct, frozen=True, kw_only=True):
 
     @property
     def is_started(self) -> bool:
-        """Whether it runs or is about to: somebody must write its end."""
+        """Whether it runs or is about to: someone must write its end."""
         return self.standing.is_live or self.standing.phase == "starting"
 
     @property
@@ -292,17 +292,17 @@ def _run_changes(
 ) -> Mapping[str, Any]:
     match event:
         case SessionOpened():
-            told = {
+            facts = {
                 "title": event.title or entry.title,
                 "transport": NATIVE if entry.is_native else event.transport,
                 "agent_session": event.agent_session,
                 "model": event.model,
                 "mode": event.mode if entry.is_native else None,
             }
-            return {"run": seq, "is_known": True} | _given(told)
+            return {"run": seq, "is_known": True} | _given(facts)
         case SessionResumed():
-            told = {"transport": event.transport, "agent_session": event.agent_session}
-            return {"run": seq, "is_known": True} | _given(told)
+            facts = {"transport": event.transport, "agent_session": event.agent_session}
+            return {"run": seq, "is_known": True} | _given(facts)
         case SessionEnded():
             return {"accepted": None}
         case SessionChanged():
@@ -313,8 +313,8 @@ def _run_changes(
             return {name: value for name, value in facts.items() if value is not UNSET}
 
 
-def _given(told: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in told.items() if value is not None}
+def _given(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _title(event: PromptQueued) -> str | None:

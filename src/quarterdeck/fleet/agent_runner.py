@@ -1,7 +1,7 @@
 """One agent that this process runs: started, given its prompts one by one, ended.
 
-All of it happens in one task. Whoever wants the agent to end says so, at any moment, and waits;
-nobody else cancels anything, so that the end is always written and no process is left.
+All of it happens in one task. The one who wants the agent to end says so, at any moment, and waits;
+no one else cancels anything, so that the end is always written and no process is left.
 """
 
 import asyncio
@@ -22,8 +22,7 @@ from quarterdeck.wire.tasks import run_beside, start_task
 
 from .api import QueuedPrompt
 from .checkpoints.service import CheckpointService
-from .live_index import LiveIndex
-from .log_writer import LogWriter
+from .live_index import LiveIndex, LogWriter
 from .prompt_queue import PromptQueues
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class AgentStart:
     rules: "tuple[Rule, ...]" = ()
     """Rules for our own agent, besides those of the wish."""
     on_terminal: "Callable[[HeadlessTerminal], None] | None" = None
-    """Told where the agent runs, if it does in a terminal, as soon as its process is there."""
+    """Called with where the agent runs, if in a terminal, as soon as its process is there."""
 
 
 class SessionOpener(Protocol):
@@ -114,7 +113,7 @@ class AgentRunner:
         self._is_sent = False
         """The prompt that has been taken is the session's by now."""
         self._is_withdrawn = False
-        """It shall not be sent."""
+        """It must not be sent."""
         self._failure: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -130,7 +129,7 @@ class AgentRunner:
 
     @property
     def is_ending(self) -> bool:
-        """Whether somebody ends it."""
+        """Whether someone ends it."""
         return self._fate is not None
 
     def _runs_in(self, terminal: "HeadlessTerminal") -> None:
@@ -206,7 +205,7 @@ class AgentRunner:
         return starting.result()
 
     async def _live(self, session: DriverSession) -> None:
-        """Work on the queue until the session is over or shall be."""
+        """Work on the queue until the session is over or is to be."""
         serving = start_task(self._serve(session), name=f"prompts of {self.id}")
         over = start_task(session.wait(), name=f"exit of {self.id}")
         ending = start_task(self._ending.wait(), name=f"end {self.id}")
@@ -274,7 +273,7 @@ class AgentRunner:
             await self._sink(NoticePosted(title=title, severity="error", description=repr(error)))
 
     async def _write_end(self) -> None:
-        """Write the end of a start that came to nothing, or that nobody else could write."""
+        """Write the end of a start that came to nothing, or that no one else could write."""
         try:
             await self._notes.settled()
             if self._current.get(self.id).is_started:
@@ -296,7 +295,9 @@ class AgentRunner:
     async def _sink(
         self, event: Event, *, turn: TurnId | None = None, parent: ToolCallId | None = None
     ) -> None:
-        await self._turns.take(event, turn=turn, parent=parent)
+        await self._turns.before(event)
+        await self._write(event, turn=turn, parent=parent)
+        await self._turns.after(event, turn)
 
     async def _write(
         self, event: Event, *, turn: TurnId | None = None, parent: ToolCallId | None = None

@@ -161,7 +161,7 @@ WaitFor: TypeAlias = Literal["any", "all"]
 WorkbenchHandler: TypeAlias = Callable[[str, dict[str, Any], str], Awaitable[Any]]
 """Carries out a call at a screen: its name, its arguments, and whose it is (an agent's id, or
 ``person``). Returns what JSON can hold; an error of ours tells the caller why not. It is cancelled
-when nobody waits for it any more."""
+when no one waits for it any more."""
 
 
 class SpawnOptions(Struct, frozen=True, kw_only=True):
@@ -521,7 +521,7 @@ class Fleet(
     ) -> list[AgentInfo]:
         """Wait until any or all of these are at rest; those that are, possibly none at the timeout.
 
-        At rest: not starting, not running, nothing in the queue, waiting for nobody but a person.
+        At rest: not starting, not running, nothing in the queue, waiting for no one but a person.
         """
         ...
 

@@ -20,8 +20,7 @@ from quarterdeck.wire.tasks import run_beside
 
 from .api import InboxItem
 from .errors import AgentNotReadyError, NoSuchRequestError
-from .live_index import LiveIndex
-from .log_writer import LogWriter
+from .live_index import LiveIndex, LogWriter
 from .names import looks_like_id
 from .projections import OpenRequest, was_asked
 
@@ -83,10 +82,10 @@ class Inbox:
         return await self._settle(found, gate is not None and gate.reply(request, reply))
 
     async def _see(self, one: OpenRequest, event: PermissionViolated, by: str) -> bool:
-        """A person has seen what was done without leave; whatever they say, it was done."""
+        """A person has seen what was done without permission; whatever they say, it was done."""
         answered = PermissionAnswered(
             request=event.request,
-            call=event.call or ToolCallId(event.request),  # where no call was told of
+            call=event.call or ToolCallId(event.request),  # where no call was reported
             outcome=Selected(option_id="seen"),
             by=_decider(by),
         )
@@ -126,8 +125,8 @@ def _question(event: PermissionAsked | QuestionAsked | PermissionViolated) -> Qu
         case QuestionAsked():
             return event
         case PermissionViolated(title=title, reason=reason):
-            told = f"It did this without permission: {title}\n{reason}\nAnswer to acknowledge it."
-            return QuestionAsked(request=event.request, text=told, call=event.call)
+            words = f"It did this without permission: {title}\n{reason}\nAnswer to acknowledge it."
+            return QuestionAsked(request=event.request, text=words, call=event.call)
         case PermissionAsked():
             return None
 
@@ -166,7 +165,7 @@ class AgentQuestions:
         ]
 
     def is_open(self, request: RequestId) -> bool:
-        """Whether nobody has answered it yet."""
+        """Whether no one has answered it yet."""
         return request in self._current.requests
 
     async def ask(
@@ -174,7 +173,7 @@ class AgentQuestions:
     ) -> QuestionAnswered:
         """Ask for a live agent; returns when it is answered, however.
 
-        Nobody answers any more when the one who is asked is gone, or after ``timeout`` seconds.
+        No one answers any more when the one who is asked is gone, or after ``timeout`` seconds.
         Cancelling answers it as cancelled.
 
         Raises:

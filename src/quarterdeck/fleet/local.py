@@ -26,11 +26,9 @@ from .api import FleetStatus, ImportedSession, InboxItem, TerminalInfo
 from .attached_workbenches import AttachedWorkbenches
 from .checkpoints.service import CheckpointService
 from .inbox import Inbox
-from .landing.release import WorktreeRelease
-from .landing.service import LandingService
+from .landing.service import LandingService, WorktreeRelease
 from .landing.worker import LandingContext
-from .live_index import FleetReader, LiveIndex
-from .log_writer import LogWriter
+from .live_index import FleetReader, LiveIndex, LogWriter
 from .mcp.orchestration import Orchestration
 from .mcp.transcript import last_words
 from .names import looks_like_id
@@ -41,7 +39,7 @@ from .prompt_queue import PromptQueues
 from .radar.noted_conflicts import NotedConflictsProjection
 from .radar.service import ConflictRadar
 from .review.changes import ChangeReader
-from .review.comment_service import CommentService
+from .review.comments import CommentService
 from .review.service import ReviewService
 from .review.source import ReviewSource
 from .session_factory import AgentOpener, SessionFactory

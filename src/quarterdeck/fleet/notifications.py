@@ -2,8 +2,8 @@
 
 An agent that needs a person, that has done what it was asked, that has failed, or that changes what
 another one changes too, once for each file of the two. What a person
-did themselves (an interruption, a kill) is no news to them, and what an agent's child does is told
-to the agent that started it.
+did themselves (an interruption, a kill) is no news to them, and what an agent's child does is
+reported to the agent that started it.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class PersonNotification(Struct, frozen=True, kw_only=True):
     """Something to tell a person."""
 
     key: str
-    """The request, the turn or the run that it is about: told once for each."""
+    """The request, the turn or the run that it is about: reported once for each."""
     occasion: Occasion
     agent: str
     """The agent's name."""
@@ -89,8 +89,8 @@ def make_notification(record: Record, agent: AgentInfo) -> PersonNotification | 
     """The note that a record is worth, if any."""
     match record.event:
         case PermissionAsked(request=request, title=title, name=name):
-            told = f"{name}: {title}" if name else title
-            return _note(record, agent, "needed", request, told, request)
+            words = f"{name}: {title}" if name else title
+            return _note(record, agent, "needed", request, words, request)
         case QuestionAsked(request=request, text=text, to=None):
             return _note(record, agent, "needed", request, text, request)
         case TurnEnded(stop=stop, reason=reason) if agent.parent is None and not agent.queue:
@@ -126,13 +126,13 @@ def is_quiet(hours: str | None, now: time) -> bool:
 
 
 class NotificationHistory:
-    """What was told already; remembers the latest ten thousand."""
+    """What was reported already; remembers the latest ten thousand."""
 
     def __init__(self, keys: Iterable[str] = ()) -> None:
         self._keys = dict.fromkeys(keys)
 
     def is_new(self, key: str) -> bool:
-        """Whether it was not told yet; from now on it is."""
+        """Whether it was not reported yet; from now on it is."""
         if key in self._keys:
             return False
         self._keys[key] = None
@@ -175,7 +175,7 @@ _DESKTOP = ("DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS")
 class Notifier:
     """Tells a person what happens from now on, by every teller, once.
 
-    What happens in quiet hours is told after them: each request that is still open, each new
+    What happens in quiet hours is reported after them: each request that is still open, each new
     conflict, and of every agent the last thing that it has done or failed at.
 
     Args:
@@ -245,7 +245,7 @@ class Notifier:
             self._morning = start_task(self._wait_for_morning(), name="wait for the morning")
 
     async def _wait_for_morning(self) -> None:
-        while is_quiet(self._settings.quiet, self._now()):  # noqa: ASYNC110 - nobody tells the time
+        while is_quiet(self._settings.quiet, self._now()):  # noqa: ASYNC110 - no one tells the time
             await asyncio.sleep(self._look)
         held, self._held = self._held, {}
         for note in held.values():

@@ -42,7 +42,7 @@ _COLUMNS = "session, key, archived, started, last_seq, entry"
 
 
 class OpenRequest(Struct, frozen=True, kw_only=True):
-    """A permission request or a question that is open, or a violation nobody has seen yet."""
+    """A permission request or a question that is open, or a violation no one has seen yet."""
 
     request: RequestId
     session: SessionId

@@ -27,8 +27,7 @@ from .agent_entry import AgentEntry, is_own_agent
 from .agent_runner import AgentStart
 from .api import SpawnOptions
 from .errors import InvalidOptionsError
-from .live_index import LiveIndex
-from .log_writer import LogWriter
+from .live_index import LiveIndex, LogWriter
 from .permissions.grants import load_session_grants
 from .permissions.session_gate import make_gate
 from .worktrees.service import WorktreeService
@@ -150,7 +149,7 @@ class SessionFactory:
             RuleError, UnknownModeError, ConfigError: the configuration has become wrong.
         """
         is_native, last = entry.is_native, entry.wish.options
-        # Our own agent finds model and effort in its past; others are told again if they were told.
+        # Our own agent finds model and effort in its past; others get them again if they got them.
         model = entry.model if last.model is not None and not is_native else None
         options = replace(
             last,

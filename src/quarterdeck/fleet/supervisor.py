@@ -25,8 +25,7 @@ from .agent_runner import AgentRunner, AgentStart, SessionOpener
 from .api import QueuedPrompt
 from .checkpoints.service import CheckpointService
 from .errors import AgentNotReadyError, FleetLimitError, NameTakenError
-from .live_index import LiveIndex
-from .log_writer import LogWriter
+from .live_index import LiveIndex, LogWriter
 from .names import check_name, choose_free_name, normalize_name
 from .permissions.delegation import DelegationLimits
 from .prompt_queue import PromptQueues, make_queued_event
@@ -74,7 +73,7 @@ class Supervisor:
         self._reserved: set[str] = set()
         """Keys of names whose agents are being prepared."""
         self._leaving: set[SessionId] = set()
-        """Those that are being deleted; nobody starts them any more."""
+        """Those that are being deleted; no one starts them any more."""
         self._is_stopping = False
 
     def get(self, session: SessionId) -> AgentRunner | None:
@@ -186,7 +185,7 @@ class Supervisor:
             await self._notes.note(member.id, *events)
         except JournalError as error:
             del self._members[member.id]
-            # What was taken on may still be written: then so is this, and nobody sees a ghost.
+            # What was taken on may still be written: then so is this, and no one sees a ghost.
             with suppress(JournalError):
                 await self._journal.append(
                     member.id,
@@ -260,10 +259,10 @@ class Supervisor:
             self._leaving.discard(session)
 
     async def stop(self, reason: str) -> None:
-        """End everybody in good order and start nobody any more."""
+        """End everybody in good order and start no one any more."""
         self._is_stopping = True
         async with self._naming:
-            pass  # whoever is being started is a member now
+            pass  # what is being started is a member now
         members = tuple(self._members.values())
         for member in members:
             member.end("closed", reason)
@@ -292,7 +291,7 @@ class Supervisor:
             async with self._naming:
                 standing = self._current.get(session).standing
                 if self._current.get(session).is_started:
-                    continue  # somebody has resumed it in between
+                    continue  # someone has resumed it in between
                 if not standing.is_archived:
                     await self._notes.note(session, SessionChanged(archived=True))
                 return

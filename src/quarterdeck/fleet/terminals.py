@@ -122,7 +122,7 @@ class HostTerminals:
         screens: where screens of agents are found.
         """
         self._shell = environment.get("SHELL") or _SHELL
-        # Whoever types our name there reaches this host, and not that of another home.
+        # The one who types our name there reaches this host, and not that of another home.
         self._own = {name: environment[name] for name in _PLACES if name in environment}
         self._screens = screens
         self._kept: dict[str, TerminalHandle] = {}

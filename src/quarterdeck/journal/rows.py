@@ -275,7 +275,7 @@ class EventRows:
 
     def _all_columns(self) -> str:
         if self._columns is None:
-            # A log of the first version is read as it is by whoever may not write it.
+            # A log of the first version is read as it is by the one who may not write it.
             (version,) = self._connection.execute("PRAGMA user_version").fetchone()
             self._columns = f"{_COLUMNS}, {'checksum' if version > 1 else 'NULL'}"
         return self._columns

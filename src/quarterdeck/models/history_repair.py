@@ -163,7 +163,7 @@ class ResultPairer:
         """The calls of the message before, by their old and their new ids."""
 
     def take(self, message: Message) -> Message:
-        """The message as it can be sent; the same object where nothing is to be mended."""
+        """The message as it can be sent; the same object where nothing is to be repaired."""
         if message.role == "assistant":
             return self._asked(message)
         parts = _answered(message.parts, self.waiting)
@@ -171,8 +171,8 @@ class ResultPairer:
         return message if _are_same(parts, message.parts) else Message(role="user", parts=parts)
 
     def go_back(self, gone: Iterable[Message], last: Message, mended: Message) -> None:
-        """Be as before the mended messages ``gone``; ``last`` is the one before them, ``mended``
-        what became of it.
+        """Be as before the repaired messages ``gone``; ``last`` is the one before them,
+        ``mended`` what became of it.
         """
         for message in gone:
             self._calls.free(use.id for use in _uses(message))

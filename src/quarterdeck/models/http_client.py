@@ -61,7 +61,7 @@ class VendorEventDecoder(sse.EventDecoder):
 
 
 class VendorOrigin(http1.HttpOrigin, frozen=True):
-    """Whom a connection is with."""
+    """The other end of a connection."""
 
     @classmethod
     def of(cls, url: SplitResult) -> Self:
@@ -97,7 +97,7 @@ class VendorConnection(http1.HttpConnection):
         """Connect within ``timeout`` seconds.
 
         Raises:
-            Unreachable: nobody answers there, or not with a certificate that we trust.
+            Unreachable: no one answers there, or not with a certificate that we trust.
         """
         if origin.is_secure and tls is None:
             tls = await asyncio.to_thread(tls_context)

@@ -150,9 +150,9 @@ class Model(Protocol):
 ReasoningStyle: TypeAlias = Literal[
     "none", "budget", "adaptive", "switch", "between_tools", "always", "effort", "level"
 ]
-"""How a model is told to think.
+"""How a model is asked to think.
 
-``none``: it cannot be told. Claude: ``budget`` counts tokens and is off unless asked; ``adaptive``
+``none``: that cannot be set. Claude: ``budget`` counts tokens and is off unless asked; ``adaptive``
 is off unless asked; ``switch`` thinks unless disabled; ``between_tools`` has that as its least;
 ``always`` cannot stop. OpenAI and its kin: ``effort`` knows ``none``, ``always`` does not.
 Gemini: ``level``.
@@ -160,7 +160,7 @@ Gemini: ``level``.
 
 
 class ModelProfile(Struct, frozen=True, kw_only=True):
-    """What is known of a model, and how it is told to think."""
+    """What is known of a model, and how it is asked to think."""
 
     info: ModelInfo
     reasoning: ReasoningStyle = "none"

@@ -213,7 +213,7 @@ def _texts(message: Message) -> list[str]:
 
 
 def _size(request: ModelRequest) -> int:
-    """Bytes of all that the model is told, in our own form."""
+    """Bytes of all that the model is sent, in our own form."""
     items = [p for m in request.messages for p in m.parts]
     tools = [(t.name, t.description, t.parameters) for t in request.tools]
     return len(request.system.encode()) + sum(

@@ -41,7 +41,7 @@ class BadUrlError(HttpError):
 
 
 class NoConnectionError(HttpError):
-    """Nobody answers there, or not with a certificate that we trust."""
+    """No one answers there, or not with a certificate that we trust."""
 
 
 class BrokenResponseError(HttpError):
@@ -110,7 +110,7 @@ class HttpConnection:
         """Connect within ``timeout`` seconds; ``tls`` is for a secure origin.
 
         Raises:
-            NoConnectionError: nobody answers there, or not with a certificate that we trust.
+            NoConnectionError: no one answers there, or not with a certificate that we trust.
         """
         try:
             async with asyncio.timeout(timeout):

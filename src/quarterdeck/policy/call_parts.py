@@ -1,4 +1,4 @@
-"""A call taken apart: each thing in it that needs leave of its own.
+"""A call taken apart: each thing in it that needs permission of its own.
 
 A call is allowed when all of its parts are. A call without parts is never allowed.
 """

@@ -102,7 +102,7 @@ def path_texts(word: ShellWord) -> Iterable[str]:
 def read_use(call: Call, word: ShellWord, cwd: str) -> tuple[PathUse, ...] | None:
     """Return the path that a word names, to be read; None when it is not certain."""
     joined = joined_path(call, written_path(word), cwd)
-    # Where ".." leads depends on links, and nobody has looked.
+    # Where ".." leads depends on links, and no one has looked.
     if "/.." in joined and joined not in call.links:
         return None
     return (path_use_of(call, joined, "read"),)

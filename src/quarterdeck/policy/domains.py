@@ -4,7 +4,7 @@
 pattern means the scheme's own; ``:8080`` means that port, ``:*`` any. A deny or ask rule is
 broad: any port, and ``*.example.com`` holds for ``example.com`` too.
 
-A name can lead to any address. Whoever opens the connection classifies the address it got with
+A name can lead to any address. The one who opens the connection classifies the address it got with
 ``address_class`` and decides every redirection anew.
 """
 
@@ -51,7 +51,7 @@ _NUMERIC_LABEL = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)", re.IGNORECASE)
 
 
 class UrlTarget(Struct, frozen=True, kw_only=True):
-    """Whom an address asks: an ASCII host in lower case or an IP literal, and the port."""
+    """Which host an address asks: an ASCII host in lower case or an IP literal, and the port."""
 
     scheme: str
     host: str
@@ -98,7 +98,7 @@ class HostPattern(Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=256)
 def parse_target(url: str) -> UrlTarget | str:
-    """Read whom a URL asks, or say why that is not certain.
+    """Read which host a URL asks, or say why that is not certain.
 
     Names a person could misread are not certain: user information before the host
     (``https://good.com@evil.com``), escapes, backslashes, control characters.

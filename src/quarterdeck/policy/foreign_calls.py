@@ -129,7 +129,7 @@ class CallContext:
     on_unheld: Literal["refuse", "warn"] = "refuse"
     """What to do where the agent could not keep to the mode or a rule."""
     on_violation: Literal["report", "stop"] = "report"
-    """What to do where it did what nobody permitted; reported it is in any case."""
+    """What to do where it did what no one permitted; it is reported in any case."""
 
 
 @dataclass(slots=True)
@@ -197,7 +197,9 @@ def _mcp_tool(name: str | None) -> McpTool | None:
 
 
 def _told_mcp_tool(title: str, raw_input: Any) -> McpTool | None:
-    """A tool that is told by its title and its input alike, as codex does; never by one alone."""
+    """A tool that is described by its title and its input alike, as codex does; never by one
+    alone.
+    """
     if not isinstance(raw_input, dict):
         return None
     fields = cast("dict[str, Any]", raw_input)

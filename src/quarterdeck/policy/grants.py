@@ -87,7 +87,7 @@ def applicable_rules(
     A grant for a project, session or agent holds for that one only. One whose pattern cannot be
     read holds for nothing if it allows, and for everything if it denies or asks.
     """
-    # Imported where grants are read: whoever only passes them on need not know the grammar.
+    # Imported where grants are read: the one who only passes them on need not know the grammar.
     from .grammar import parse_pattern
     from .rules import Rule, RuleSource
 

@@ -139,7 +139,7 @@ def _leads_away(word: ShellWord, run: CommandPart, call: Call) -> bool:
 
 
 def _is_unresolved(text: str, cwd: str, call: Call) -> bool:
-    """Say whether ``..`` follows a name, which may be a link, and nobody has looked."""
+    """Say whether ``..`` follows a name, which may be a link, and no one has looked."""
     names = [part for part in text.split("/") if part not in ("", ".")]
     if ".." not in names:
         return False

@@ -50,7 +50,7 @@ _KEPT = 1_048_576
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
 """Seconds between two looks at the output: few at the beginning, more for long commands."""
 _PATIENCE = 0.4
-"""Seconds to wait for a client that is told to end a command."""
+"""Seconds to wait for a client that is asked to end a command."""
 _PROBE, _TRIES, _FEWEST = 64, 1000, 4
 """Characters that are looked for, how often, and how few still count as the same output."""
 _GAP = "\n[… some output is missing here …]\n"
@@ -220,7 +220,7 @@ class DelegatedTerminals:
         self._open: dict[str, DelegatedTerminal] = {}
         self._given: set[str] = set()
         self._late = BackgroundTasks()
-        """Those that clear away what a client makes after nobody wants it any more."""
+        """Those that clear away what a client makes after no one wants it any more."""
 
     def has_given(self, terminal_id: str) -> bool:
         """Whether the client made a terminal of this id, released or not."""
@@ -278,7 +278,7 @@ class DelegatedTerminals:
             raise
 
     async def _clear(self, asking: "asyncio.Future[acp.CreateTerminalResponse]") -> None:
-        """Release a terminal that comes too late: else its command runs on, ended by nobody."""
+        """Release a terminal that comes too late: else its command runs on, ended by no one."""
         try:
             answer = await asking
             request = acp.ReleaseTerminalRequest(

@@ -1,7 +1,7 @@
 """An open session on a connection: its prompts, updates, permission requests and child sessions.
 
 A child is announced on its parent's session, then its own updates follow under its own id, and at
-its end it is idle. Nobody else hears of them: the call that waits shows how far they got.
+its end it is idle. No one else hears of them: the call that waits shows how far they got.
 """
 
 import asyncio
@@ -79,7 +79,9 @@ class ServedChildSessions:
         self._ended: set[SessionId] = set()
 
     def notice(self, record: Record) -> None:
-        """Take a record of the parent that was sent: a child that starts is told from there on."""
+        """Take a record of the parent that was sent: a child that starts is reported from there
+        on.
+        """
         match record.event:
             case ChildStarted(child=child) as started:
                 work = self._tell(record.session, started, record.seq)
@@ -125,7 +127,7 @@ class ServedChildSessions:
         records = self._journal.follow(after, child)
         async with aclosing(records):
             async for record in records:
-                # As in a replay: its prompt is shown, its settings are nobody's to change.
+                # As in a replay: its prompt is shown, its settings are no one's to change.
                 for update in translator.translate(record, is_replay=True):
                     note = acp.SessionNotification(session_id=child, update=update)
                     await self._connection.send(acp.SESSION_UPDATE, note)
@@ -201,10 +203,10 @@ class UpdatePump:
     """Sends what a session's log says to the client.
 
     There is one task, and so one order. Starting again ends the one before: whatever is loaded
-    twice is replayed, and never told twice from then on.
+    twice is replayed, and never reported twice from then on.
 
     Args:
-        translator: makes one, told whether it will see the session from its first record on.
+        translator: makes one, given whether it will see the session from its first record on.
         send: sends one update; raises ``LinkError`` when the client is gone.
         notice: takes each record that is new, after its updates were sent; must not wait.
     """
@@ -225,7 +227,7 @@ class UpdatePump:
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
     async def start(self, *, after: int, replay_until: int = 0, first: Updates = ()) -> None:
-        """Begin behind a sequence number; up to ``replay_until`` it is the past that is told.
+        """Begin behind a sequence number; up to ``replay_until`` it is the past that is reported.
 
         Nothing is sent before the caller waits for something; ``first`` is sent before all else.
         """
@@ -356,7 +358,7 @@ class ServedSession:
             self._queue.leave()
 
     def prompt_unattended(self, content: tuple[ContentBlock, ...]) -> None:
-        """Run a turn whose end nobody waits for; the client sees its updates."""
+        """Run a turn whose end no one waits for; the client sees its updates."""
         self._unattended.start(self._run_unattended(content), name=f"prompt {self.session.id}")
 
     async def _run_unattended(self, content: tuple[ContentBlock, ...]) -> None:

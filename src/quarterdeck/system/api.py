@@ -281,7 +281,7 @@ class Process(Protocol):
     async def receive(self) -> bytes:
         """The next bytes of standard output; ``b""`` at the end.
 
-        The child is held back while nobody receives. The stream ends when the child has left and
+        The child is held back while no one receives. The stream ends when the child has left and
         everything it wrote before was delivered, even if a grandchild still holds the pipe.
 
         Raises:

@@ -82,7 +82,7 @@ def peek_exit(pid: int) -> ProcessExit | None:
             done, status = os.waitpid(pid, os.WNOHANG)
             return _exit_of(os.waitstatus_to_exitcode(status)) if done else None
         found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:  # somebody else has reaped it: how it ended is lost
+    except ChildProcessError:  # someone else has reaped it: how it ended is lost
         return ProcessExit()
     if found is None:
         return None
@@ -182,7 +182,7 @@ def _signal(tree: ProcessTree, number: int, signalled: set[tuple[int, str]]) -> 
         signalled.add((one.pid, one.start))
         send_signal(one, number)
         if number != signal.SIGKILL:
-            send_signal(one, signal.SIGCONT)  # a stopped process cannot act on what it was told
+            send_signal(one, signal.SIGCONT)  # a stopped process cannot act on what it was sent
     return {one.pid for one in found}
 
 

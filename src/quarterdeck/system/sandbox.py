@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -32,12 +32,11 @@ from quarterdeck.system.paths import Roots
 from quarterdeck.system.process_guard import ProcessGuard
 from quarterdeck.system.seccomp import has_seccomp, seccomp_program
 from quarterdeck.system.spawn import Confinement, open_data
-
-if TYPE_CHECKING:
-    from quarterdeck.system.git.linked_directory import LinkedDirectory
+from quarterdeck.wire.git_link import read_git_link
 
 __all__ = [
     "SANDBOX_VARIABLE",
+    "LinkedDirectory",
     "NoSandboxError",
     "Sandbox",
     "SandboxKind",
@@ -48,9 +47,43 @@ __all__ = [
     "detect_sandbox",
     "detect_sandbox_now",
     "detect_sealed_sandbox",
+    "find_linked_directory",
     "probe_bubblewrap",
     "probe_landlock",
 ]
+
+_SHARED = ("objects", "refs/heads", "logs/refs/heads")
+_SETTINGS = ("commondir", "gitdir", "config.worktree")
+
+
+class LinkedDirectory(NamedTuple):
+    """Where git writes for a linked worktree; all paths are real and exist.
+
+    A sandbox that confines a command to the worktree lets it write there as well, as far as a
+    commit needs it: not to hooks, settings, other worktrees or references of ours.
+    """
+
+    writable: tuple[str, ...]
+    read_only: tuple[str, ...]
+    """What stays as it is although it lies in a writable directory."""
+
+
+def find_linked_directory(top: str) -> LinkedDirectory | None:
+    """Where git writes for the linked worktree at ``top``; None: it is none, or a link leads away
+    from its repository.
+    """
+    link = read_git_link(top)
+    if link is None:
+        return None
+    common, own = link.common_dir, link.git_dir
+    # Names may be no text, and are joined as they are.
+    places = [f"{common}/{name}" for name in _SHARED]
+    shared = [path for path in places if os.path.isdir(path)]  # noqa: PTH112
+    if any(os.path.realpath(path) != path for path in shared):
+        return None
+    kept = [f"{own}/{name}" for name in _SETTINGS if os.path.lexists(f"{own}/{name}")]
+    return LinkedDirectory(writable=(own, *shared), read_only=tuple(kept))
+
 
 SandboxKind: TypeAlias = Literal["bubblewrap", "landlock", "none"]
 
@@ -71,7 +104,7 @@ class Sandbox:
     program: str = ""
     """The path of bwrap."""
     seals: bool = False
-    """A sealed command changes nothing and talks with nobody, so that it may run unasked."""
+    """A sealed command changes nothing and talks with no one, so that it may run unasked."""
 
     @property
     def is_there(self) -> bool:
@@ -316,7 +349,7 @@ class SandboxedTerminals:
 
     def _remove_placeholders(self) -> None:
         for path in self._placeholders:
-            with suppress(OSError):  # somebody has put something there, or another session did this
+            with suppress(OSError):  # someone has put something there, or another session did this
                 os.rmdir(path)  # noqa: PTH106
         self._placeholders.clear()
 
@@ -359,10 +392,8 @@ class SandboxedTerminals:
         return [each for root in roots for each in bubblewrap.protected_paths(root)]
 
 
-def _find_linked(roots: Iterable[str]) -> "list[LinkedDirectory]":
+def _find_linked(roots: Iterable[str]) -> list[LinkedDirectory]:
     """Where git writes for those roots that are linked worktrees: who works there may commit."""
-    from quarterdeck.system.git.linked_directory import find_linked_directory
-
     return [found for root in roots if (found := find_linked_directory(root)) is not None]
 
 

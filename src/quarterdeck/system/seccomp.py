@@ -179,7 +179,8 @@ def seccomp_program(
 
     ``internet`` allows sockets of IP. ``shared_memory`` allows memory and queues of System V and
     POSIX, which are harmless in a name space of their own. ``signals`` allows to send some, to
-    whom is for others to hold. Local sockets are never allowed, but for pairs of streams.
+    which processes is for others to hold. Local sockets are never allowed, but for pairs of
+    streams.
     """
     architecture, column = _ARCHITECTURES[os.uname().machine]
     lines: list[_Line] = [

@@ -147,7 +147,7 @@ def _run(
     tree = ProcessTree(mark, child.pid, start_of(child.pid))
     try:
         guard.started(tree)
-    except OSError:  # nobody would end it after our death: not started then
+    except OSError:  # no one would end it after our death: not started then
         os.killpg(child.pid, signal.SIGKILL)
         os.waitpid(child.pid, 0)
         pipes.close_ours()
@@ -258,7 +258,7 @@ class _Terminal:
 
 
 def set_size(terminal: int, columns: int, rows: int) -> None:
-    """Tell a pseudo-terminal how large its window is; who runs in it is told."""
+    """Tell a pseudo-terminal how large its window is; the program in it is notified."""
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 

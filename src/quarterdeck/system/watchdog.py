@@ -55,7 +55,7 @@ def _handle_of(owner: int) -> int:
 
 
 def _what_is_left(rest: bytes) -> list[bytes]:
-    """The lines still in the pipe after the owner's death, though somebody else holds it open."""
+    """The lines still in the pipe after the owner's death, though someone else holds it open."""
     os.set_blocking(0, False)
     try:
         while data := os.read(0, 65536):

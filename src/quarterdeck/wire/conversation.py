@@ -1,4 +1,4 @@
-"""What a model has been told and has said, free of any vendor's form.
+"""What a model has been sent and has said, free of any vendor's form.
 
 These are the persisted values from which the native agent rebuilds its requests byte for byte;
 what people see (chunks, diffs, terminals) are events of their own.
@@ -62,7 +62,7 @@ ResultPart: TypeAlias = TextPart | ImagePart
 
 
 class ToolResultPart(Value, frozen=True, kw_only=True, tag_field="type", tag="tool_result"):
-    """What the model is told of a tool call."""
+    """What the model is sent of a tool call."""
 
     id: str
     content: tuple[ResultPart, ...]

@@ -1,7 +1,7 @@
 """An event in one line, for people and for models: said once, used by every output.
 
-The text is as the agent wrote it: whoever shows it escapes what a terminal would act on, cuts it
-and puts a sign before it. A text may have further lines where a reason has.
+The text is as the agent wrote it: the one who shows it escapes what a terminal would act on, cuts
+it and puts a sign before it. A text may have further lines where a reason has.
 """
 
 from collections.abc import Callable
@@ -218,8 +218,8 @@ def _request(event: Event) -> EventText | None:
         case QuestionAsked(text=text):
             return EventText("quiet", f"question for another agent: {text}")
         case QuestionAnswered(action=action, by=by, content=content):
-            told = ", ".join(f"{name}: {value}" for name, value in (content or {}).items())
-            return EventText("quiet", f"question {_REPLIES[action]} by {_who(by)}{_because(told)}")
+            reply = ", ".join(f"{name}: {value}" for name, value in (content or {}).items())
+            return EventText("quiet", f"question {_REPLIES[action]} by {_who(by)}{_because(reply)}")
         case _:
             return None
 

@@ -179,7 +179,7 @@ class Prompted(Value, frozen=True, kw_only=True, tag_field="type", tag="prompted
     steers: bool = False
     """Injected into the running turn rather than starting one."""
     told: tuple[ContentBlock, ...] | None = None
-    """What the model is told instead of ``content``: what a command stands for; nothing at all
+    """What the model is sent instead of ``content``: what a command stands for; nothing at all
     where the command was answered without it. None: ``content``. Native agent only."""
 
 
@@ -290,7 +290,7 @@ class ToolCallEnded(Value, frozen=True, kw_only=True, tag_field="type", tag="too
     locations: tuple[ToolCallLocation, ...] | UnsetType = UNSET
     raw_output: Any | UnsetType = UNSET
     result: ToolResultPart | None = None
-    """What the model was told. Native agent only."""
+    """What the model was sent. Native agent only."""
 
 
 class TerminalOutput(Value, frozen=True, kw_only=True, tag_field="type", tag="terminal_output"):
@@ -315,7 +315,7 @@ class PlanChanged(Value, frozen=True, kw_only=True, tag_field="type", tag="plan_
 
 
 class PermissionAsked(Value, frozen=True, kw_only=True, tag_field="type", tag="permission_asked"):
-    """A tool call needs leave; after its start, before it runs, answered exactly once."""
+    """A tool call needs permission; after its start, before it runs, answered exactly once."""
 
     request: RequestId
     call: ToolCallId
@@ -336,7 +336,7 @@ class PermissionAsked(Value, frozen=True, kw_only=True, tag_field="type", tag="p
 class PermissionAnswered(
     Value, frozen=True, kw_only=True, tag_field="type", tag="permission_answered"
 ):
-    """The answer to a ``PermissionAsked``, exactly once, whoever gave it.
+    """The answer to a ``PermissionAsked``, exactly once, no matter who gave it.
 
     Where a rule decides at once it stands alone, so that every decision is in the log.
     """
@@ -348,13 +348,13 @@ class PermissionAnswered(
     kind: str | None = None
     """The kind of the chosen option."""
     feedback: str | None = None
-    """What the person told the agent along with a denial."""
+    """What the person wrote to the agent along with a denial."""
 
 
 class PermissionViolated(
     Value, frozen=True, kw_only=True, tag_field="type", tag="permission_violated"
 ):
-    """A call was done that nobody permitted, or that was refused; right after the call's end.
+    """A call was done that no one permitted, or that was refused; right after the call's end.
 
     Only of agents that we did not write: they say what they have done, and did not ask before. Or
     files changed in a turn in which none may; once, before the turn's end.
@@ -363,7 +363,7 @@ class PermissionViolated(
     request: RequestId
     """Names this violation; no request of that id was asked."""
     call: ToolCallId | None = None
-    """None: no call that the agent told of."""
+    """None: no call that the agent reported."""
     title: str
     reason: str
     """What was against it."""
@@ -389,7 +389,7 @@ class QuestionAsked(Value, frozen=True, kw_only=True, tag_field="type", tag="que
     """A page to visit instead of a form."""
     call: ToolCallId | None = None
     to: SessionId | None = None
-    """The session whose agent shall answer; None: a person."""
+    """The session whose agent is to answer; None: a person."""
     child: ChildRef | None = None
     """The child of the session that asks; as in ``PermissionAsked``."""
 
@@ -435,7 +435,7 @@ EMPTY_TURN = NoticePosted(
     severity="warning",
     description="The agent or its model may have failed without saying so.",
 )
-"""Told before the end of a turn of which nothing can be seen."""
+"""Reported before the end of a turn of which nothing can be seen."""
 
 
 class UnknownEvent(Value, frozen=True, kw_only=True, tag_field="type", tag="unknown"):

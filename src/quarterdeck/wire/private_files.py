@@ -1,6 +1,6 @@
 """Files and directories for their owner alone, whatever the umask; blocks for a moment.
 
-What we keep (transcripts, grants, trust, drafts) is nobody else's business, and whoever could write
+What we keep (transcripts, grants, trust, drafts) is private, and the one who could write
 it could grant. What an earlier version or a careless copy left open is closed when it is used.
 """
 

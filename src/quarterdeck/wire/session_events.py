@@ -103,7 +103,7 @@ class ChildRef(Value, frozen=True, kw_only=True):
     path: tuple[str, ...] = ()
     """Names from the child of the session at the top down to this one."""
     call: ToolCallId | None = None
-    """Its call that needs leave, in its own session."""
+    """Its call that needs permission, in its own session."""
 
 
 class ChildStarted(Value, frozen=True, kw_only=True, tag_field="type", tag="child_started"):
@@ -126,7 +126,7 @@ class ChildEnded(Value, frozen=True, kw_only=True, tag_field="type", tag="child_
     call: ToolCallId
     how: ChildEnd
     answer: str = ""
-    """What the model is told, cut to the size of a result."""
+    """What the model is sent, cut to the size of a result."""
     usage: TokenUsage | None = None
     """With all that its own children took."""
     cost: Cost | None = None
@@ -138,10 +138,10 @@ killed it."""
 
 
 class SessionSpawned(Value, frozen=True, kw_only=True, tag_field="type", tag="session_spawned"):
-    """A fleet starts a session, and how it shall be; first of all, and again before later runs.
+    """A fleet starts a session, and how it is to be; first of all, and again before later runs.
 
     The second form of this event. The first had the fields of ``options`` at its top; ``record``
-    reads it. Values of variables and headers are left out here, whoever makes the event.
+    reads it. Values of variables and headers are left out here, no matter who makes the event.
     """
 
     name: str
@@ -200,7 +200,7 @@ class SessionChanged(Value, frozen=True, kw_only=True, tag_field="type", tag="se
     name: str | UnsetType = UNSET
     """What a fleet calls it."""
     mode: str | UnsetType = UNSET
-    """Our permission mode; the agent's own is told by ``ModeChanged``."""
+    """Our permission mode; the agent's own is reported by ``ModeChanged``."""
     archived: bool | UnsetType = UNSET
     """Put away: kept, and left out of lists."""
 
@@ -270,7 +270,7 @@ class Rewound(Value, frozen=True, kw_only=True, tag_field="type", tag="rewound")
 
     to: TurnId
     conversation: bool = False
-    """What was said from that turn up to here is no longer told to the model."""
+    """What was said from that turn up to here is no longer sent to the model."""
     files: tuple[TurnId, ...] = ()
     """The turns whose changes to files were taken back."""
     restored: str | None = None
@@ -280,7 +280,7 @@ class Rewound(Value, frozen=True, kw_only=True, tag_field="type", tag="rewound")
     kept: tuple[str, ...] = ()
     """Files that could not be brought back and are as they were."""
     forced: bool = False
-    """Files that somebody had changed since were overwritten."""
+    """Files that someone had changed since were overwritten."""
     merged: tuple[str, ...] = ()
     """Files in which later changes by others stay."""
     reasons: tuple[str, ...] = ()
@@ -314,7 +314,7 @@ class CompactionChanged(
     through: int | None = None
     """With ``completed``: how many messages the summary stands for. Native agent only."""
     kept: tuple[Part, ...] = ()
-    """What is told whole beside the summary: prompts, pinned messages, the plan …"""
+    """What is kept whole beside the summary: prompts, pinned messages, the plan …"""
     usage: TokenUsage | None = None
     """What writing the summary took; a turn that waited for it counts it as its own."""
     cost: Cost | None = None
@@ -328,24 +328,28 @@ class CompactionChunk(Value, frozen=True, kw_only=True, tag_field="type", tag="c
 
 
 class ResultsCleared(Value, frozen=True, kw_only=True, tag_field="type", tag="results_cleared"):
-    """Old results of tools are no longer told, only what they were; at any time, each further."""
+    """Old results of tools are no longer sent, only what they were; at any time, each
+    further.
+    """
 
     through: int
     """Results in this many messages from the beginning."""
     longest: int | None = None
-    """Those that are told still are cut to about so many characters; None: told as notes."""
+    """Those that are sent still are cut to about so many characters; None: sent as
+    notes.
+    """
 
 
 class ContextAdded(Value, frozen=True, kw_only=True, tag_field="type", tag="context_added"):
-    """The model is told something that nobody typed: a nested instructions file, a hook's word.
+    """The model is sent something that no one typed: a nested instructions file, a hook's word.
 
-    At any time; told when no result of a tool is awaited. Survives every compaction.
+    At any time; sent when no result of a tool is awaited. Survives every compaction.
     """
 
     source: str
     """The file, or the hook; the same again replaces what survives."""
     text: str
-    """What the model is told, to the letter."""
+    """What the model is sent, to the letter."""
 
 
 class MessagePinned(Value, frozen=True, kw_only=True, tag_field="type", tag="message_pinned"):
@@ -354,7 +358,7 @@ class MessagePinned(Value, frozen=True, kw_only=True, tag_field="type", tag="mes
     message: MessageId
     content: tuple[ContentBlock, ...]
     new: bool = False
-    """The model has not heard it yet and is told it now."""
+    """The model has not heard it yet and is sent it now."""
 
 
 class MessageUnpinned(Value, frozen=True, kw_only=True, tag_field="type", tag="message_unpinned"):

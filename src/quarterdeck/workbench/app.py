@@ -70,7 +70,8 @@ def is_terminal_gone() -> bool:
 
 
 def exit_on_signals(on_exit: Callable[[int], None]) -> None:
-    """Leave in good order when told to end: whoever just dies leaves the terminal as it was drawn.
+    """Leave in good order when asked to end: the one who just dies leaves the terminal as it was
+    drawn.
 
     ``on_exit`` gets the exit code that a shell gives for the signal.
     """

@@ -69,7 +69,7 @@ class TranscriptPages:
             self._stores[session].live(mine)
 
     async def commands(self, session: "SessionId") -> tuple[Command, ...]:
-        """The slash commands of an agent itself, as it last told them.
+        """The slash commands of an agent itself, as it last reported them.
 
         Raises:
             QuarterdeckError: like ``read``.
@@ -90,7 +90,7 @@ class TranscriptPages:
     ) -> None:
         """Read a page into a transcript; does nothing while another is on its way.
 
-        ``spot``: where somebody read it in an earlier run; the first page is then that of it.
+        ``spot``: where someone read it in an earlier run; the first page is then that of it.
 
         Raises:
             QuarterdeckError: the fleet cannot be reached, or does not know the agent.
@@ -152,7 +152,7 @@ class WorkbenchContext:
     fleet: "Fleet"
     drafts: Drafts
     cwd: str
-    """Where new agents work unless somebody says otherwise."""
+    """Where new agents work unless someone says otherwise."""
     clock: WallClock
     """Microseconds since the epoch."""
     preferences: Preferences = field(default_factory=Preferences)
@@ -188,11 +188,11 @@ class WorkbenchContext:
 
     @property
     def agent(self) -> "AgentInfo | None":
-        """The agent that keys and commands are for, as the fleet last told it."""
+        """The agent that keys and commands are for, as the fleet last reported it."""
         return self.roster.find(self.focused)
 
     def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
-        """Call somebody when another agent is selected, or the way to the host is another.
+        """Call a function when another agent is selected, or the way to the host is another.
 
         Returns what ends that.
         """

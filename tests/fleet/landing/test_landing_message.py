@@ -4,10 +4,10 @@ import pytest
 
 from quarterdeck.fleet.errors import InvalidOptionsError
 from quarterdeck.fleet.landing.api import LandingConflict, LandingResult
-from quarterdeck.fleet.landing.handback import compose_hand_back
 from quarterdeck.fleet.landing.message import (
     add_trailers,
     clean_message,
+    compose_hand_back,
     parse_trailer,
     propose_message,
 )

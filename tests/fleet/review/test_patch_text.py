@@ -3,12 +3,13 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.fleet.review.page import LONGEST_LINE, cut_page
 from quarterdeck.fleet.review.patch import (
+    LONGEST_LINE,
     ChangeKind,
     PatchFile,
     PatchHunk,
     PatchLine,
+    cut_page,
     format_patch,
     parse_patch,
     quote_path,

@@ -80,7 +80,7 @@ class SharedPath(Struct, frozen=True, kw_only=True):
 class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A list of changes, as it is kept: MessagePack, because paths are bytes.
 
-    A path is there more than once, oldest first, if somebody else changed it in between.
+    A path is there more than once, oldest first, if someone else changed it in between.
     """
 
     v: int = 1

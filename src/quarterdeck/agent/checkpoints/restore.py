@@ -156,7 +156,7 @@ class RestorePlan(Struct, frozen=True, kw_only=True):
     """What is to be done, looked at and found possible."""
 
     changes: tuple[FileChange, ...]
-    """From what is there now to what shall be."""
+    """From what is there now to what is to be."""
     kept: tuple[str, ...] = ()
     """Paths that cannot be brought back, for people."""
     forced: bool = False
@@ -217,7 +217,7 @@ class FileRestorer:
 
         Raises:
             FilesChangedError: some are not, and ``force`` is not given.
-            ContentMissingError: what they shall be is not kept any more.
+            ContentMissingError: what they are to be is not kept any more.
         """
         todo: list[FileChange] = []
         kept: list[str] = []
@@ -271,7 +271,7 @@ class FileRestorer:
             return None
 
     def finish(self, intent: RestoreIntent) -> tuple[str, ...]:
-        """Carry through what was begun; gives the paths that somebody changed meanwhile."""
+        """Carry through what was begun; gives the paths that someone changed meanwhile."""
         kept: list[str] = []
         for change in _in_order(intent.changes):
             now = self.read_now(change.path, set())
@@ -319,7 +319,7 @@ class FileRestorer:
 
 
 def _is_lost(change: FileChange) -> bool:
-    """Whether what is there, or what shall be, is not kept."""
+    """Whether what is there, or what is to be, is not kept."""
     return any(
         entry is not None and not entry.is_restorable for entry in (change.before, change.after)
     )

@@ -139,7 +139,7 @@ def told_records(records: Iterable[Record]) -> list[Record]:
 
 
 def rebuild_conversation(records: Iterable[Record]) -> Conversation:
-    """The conversation, as it is told now; ids of calls that are no longer told stay taken."""
+    """The conversation, as it is sent now; ids of calls that are no longer sent stay taken."""
     kept = list(records)
     conversation = Conversation(record.event for record in told_records(kept))
     for record in kept:
@@ -270,7 +270,7 @@ class TurnHistory:
 
         Raises:
             NothingToUndoError: there is no such turn, or nothing of it is left to take back.
-            FilesChangedError: somebody changed the files since; nothing was changed now.
+            FilesChangedError: someone changed the files since; nothing was changed now.
             ContentMissingError: what the files were is not kept any more.
             RestoreError: the system refused; the files are as they were.
         """
@@ -284,7 +284,7 @@ class TurnHistory:
         said = [one.id for one in later if conversation and one.is_told]
         if not undone and not said:
             raise NothingToUndoError(f"nothing is left to undo in turn {target.number}")
-        # Of what is told, the first: the conversation can go back to nothing else.
+        # Of what is reported, the first: the conversation can go back to nothing else.
         to, files_of = (said or [target.id])[0], tuple(one.id for one in undone)
         event = Rewound(to=to, conversation=bool(said), files=files_of)
         return await self._go_back(undone, event, ledger.moves, force, via, said=len(said))
@@ -335,7 +335,7 @@ class TurnHistory:
         await asyncio.to_thread(self._restoring.done)
 
     async def _restore(self, plan: RestorePlan, event: E, moves: int) -> E:
-        """Bring files where they shall be, then write down that it was done."""
+        """Bring files where they are to be, then write down that it was done."""
         # Half of it would be worse than a moment's waiting.
         await run_to_end(self._carry_out(plan, event, moves), name="restore files")
         return event
@@ -390,7 +390,7 @@ class TurnHistory:
     def _way_back(self, turns: list[TurnState]) -> tuple[FileChange, ...]:
         """From what the newest of the turns left to what the oldest found; newest first.
 
-        Where somebody changed a file between two of them, it starts at what is not there: the
+        Where someone changed a file between two of them, it starts at what is not there: the
         file counts as changed since.
         """
         found: dict[bytes, FileChange] = {}

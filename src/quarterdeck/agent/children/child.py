@@ -93,12 +93,12 @@ async def _unwatched(_: Event) -> None:
 
 
 class ChildSession(Session):
-    """A session that whoever started it looks at."""
+    """A session that the one who started it looks at."""
 
     watch: Callable[[Event], Awaitable[None]] = staticmethod(_unwatched)
 
     files: TurnWatch = NO_TURN_WATCH
-    """Keeps what files were, for the turn of whoever waits."""
+    """Keeps what files were, for the turn of the one who waits."""
 
     def _turn(self, turn: TurnId) -> Turn:
         return replace(super()._turn(turn), watch=self.files)
@@ -158,7 +158,7 @@ class ChildAgent:
         return f"{self.profile.name}: {self.doing} ({steps}, {self.tokens} tokens)"
 
     async def run(self, parent: SessionId, emit: Emit) -> ChildEnded:
-        """Let it do its task; its end is told before this returns or is cancelled.
+        """Let it do its task; its end is reported before this returns or is cancelled.
 
         ``emit`` appends to the parent's log. What is not in the background shows its progress.
         """
@@ -278,7 +278,7 @@ class RequestRelay:
     """The parent's call that started the child."""
 
     async def leave(self, question: PermissionAsked) -> PermissionAnswer:
-        """Ask for leave in the child's name."""
+        """Ask for permission in the child's name."""
         asked = replace(
             question,
             title=f"{self.name} ▸ {question.title}",
@@ -310,13 +310,13 @@ _Number = TypeVar("_Number", int, float)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildRequest:
-    """A child that shall be."""
+    """A child that is to be."""
 
     id: SessionId
     profile: Profile
     task: str
     prompt: str
-    """What it is told besides its profile."""
+    """What it is sent besides its profile."""
     can_spawn: bool
     settings: ChildSettings
     spending: TurnSpending
@@ -414,7 +414,7 @@ async def _setup(setup: SessionSetup, wanted: ChildRequest) -> SessionSetup:
 
 
 class _Borrowed:
-    """A model that somebody else closes."""
+    """A model that someone else closes."""
 
     def __init__(self, model: Model) -> None:
         self.lender = model

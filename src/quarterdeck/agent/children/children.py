@@ -39,7 +39,7 @@ class ChildrenContext:
     settings: ChildSettings
     read_profiles: Callable[[], Awaitable[ProfileLibrary]]
     prompt: str
-    """What every agent is told that works in this directory."""
+    """What every agent is sent that works in this directory."""
     live: int = 0
     """How many are at work."""
 
@@ -102,7 +102,7 @@ class Children:
     async def start(self, profile: Profile, task: str, live: "LiveCall") -> ChildAgent:
         """Start a child that works on while the session does something else.
 
-        When it is over its answer is told to the model at the next step, or with the next prompt.
+        When it is over its answer is sent to the model at the next step, or with the next prompt.
 
         Raises:
             ToolError: it cannot be started.

@@ -1,4 +1,4 @@
-"""Profiles of child agents: what a child is told and may use, how a file is parsed, and where
+"""Profiles of child agents: what a child is sent and may use, how a file is parsed, and where
 files are found.
 """
 
@@ -70,12 +70,12 @@ _MOST_NAME = 64
 
 
 class ProfileError(QuarterdeckError):
-    """A profile cannot be used; the message names its file and what to mend."""
+    """A profile cannot be used; the message names its file and what to fix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """How an agent shall be that another one starts."""
+    """How an agent is to be that another one starts."""
 
     name: str
     description: str
@@ -203,7 +203,7 @@ class ProfileLibrary:
 
 @cache
 def part() -> str:
-    """What every child is told. Reads a file."""
+    """What every child is sent. Reads a file."""
     return Path(__file__).with_name("child.md").read_text("utf-8").strip()
 
 
@@ -215,7 +215,7 @@ def read_built_in_profiles() -> tuple[Profile, ...]:
 
 
 async def read_profiles(shelves: tuple[ProfileFolder, ...]) -> ProfileLibrary:
-    """Read them as they are now; what cannot be used is left out and told."""
+    """Read them as they are now; what cannot be used is left out and reported."""
     return await asyncio.to_thread(_read, shelves)
 
 

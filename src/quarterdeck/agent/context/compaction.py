@@ -154,7 +154,7 @@ class CompactionOrder:
     asking: ModelCallSettings
     through: int
     kept: Callable[[], tuple[Part, ...]]
-    """What is told beside the summary, at the moment at which it is ready."""
+    """What is sent beside the summary, at the moment at which it is ready."""
     focus: str = ""
     max_output: int
     writer: Callable[[], Model] | None = None

@@ -144,7 +144,7 @@ class ConversationMemory:
         """Files that were read or changed, the latest last."""
         self.pins: dict[MessageId, tuple[ContentBlock, ...]] = {}
         self.added: dict[str, str] = {}
-        """What was told though nobody typed it, by its source, the latest last."""
+        """What was sent though no one typed it, by its source, the latest last."""
         self.last: tuple[ContentBlock, ...] = ()
         """What was said last, by either side."""
 

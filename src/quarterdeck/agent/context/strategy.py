@@ -194,7 +194,7 @@ def cut_before_tail(conversation: Conversation, turns: int, most: int) -> int:
 
 
 def _turn_starts(conversation: Conversation, turns: int) -> set[int]:
-    """The places, among those that are told, of the newest prompts that started a turn."""
+    """The places, among those that are sent, of the newest prompts that started a turn."""
     starts: set[int] = set()
     for prompt in reversed(conversation.memory.prompts):
         if prompt.at < conversation.first or len(starts) == turns:
@@ -219,7 +219,7 @@ def savings_below(conversation: Conversation, cut: int) -> int:
 
 
 PROMPT_SHARE = 0.1
-"""Of what can be used: the prompts that are told whole after a compaction."""
+"""Of what can be used: the prompts that are sent whole after a compaction."""
 _DEMAND_TAIL = 0.05
 """Of what can be used: what stays whole when a person asks for a compaction."""
 _DEMAND_SHARE = 0.25

@@ -23,7 +23,7 @@ _TAIL = 0.25
 _GAIN = 0.25
 """Of what can be used: less is not worth losing the vendor's cache for."""
 _SLACK = 0.02
-"""Of the window: what an estimate may be wrong by before an answer is told to be shorter."""
+"""Of the window: what an estimate may be wrong by before an answer is asked to be shorter."""
 
 
 class Thresholds(Struct, frozen=True, kw_only=True):

@@ -53,7 +53,7 @@ _VERSION = 1
 _MOST_CONTEXT = 20_000
 """Characters that a hook may tell the model."""
 _MOST_WAITING = 20
-"""Notifications that may be under way; more are dropped, as nobody could follow them."""
+"""Notifications that may be under way; more are dropped, as no one could follow them."""
 _LONG = 1000
 """Characters of a command beyond which it is held against a pattern in a thread."""
 
@@ -288,7 +288,7 @@ def _program(name: str) -> str:
 
 
 _MOST_OUTPUT = 100_000
-"""Characters of a tool's output that hooks are told."""
+"""Characters of a tool's output that hooks are sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,13 +301,13 @@ class HookedCall:
     refused: str | None = None
     urge: HookAdvice | None = None
     notes: tuple[str, ...] = ()
-    """What the model is told with the result."""
+    """What the model is sent with the result."""
 
 
 async def run_before_tool_hooks(
     turn: Turn, id_: ToolCallId, tool: Tool, prepared: PreparedCall, raw: Any
 ) -> HookedCall:
-    """Let hooks look at a call before anybody is asked for leave.
+    """Let hooks look at a call before anybody is asked for permission.
 
     Where one changes the input, the call is prepared anew, and people are shown what will run.
     """

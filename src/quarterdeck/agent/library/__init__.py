@@ -47,7 +47,7 @@ class SessionLibrary(Struct, eq=False):
         await asyncio.to_thread(self._look)
 
     async def __call__(self) -> FoundCommands | None:
-        """What a ``CommandRegistry`` is told; None: nothing has changed since it was told."""
+        """What a ``CommandRegistry`` is sent; None: nothing has changed since it was sent."""
         await self.look()
         found, self._found = self._found, None
         return found

@@ -221,7 +221,7 @@ class _Running:
         return None if asking.cancelled() else asking.result()
 
     async def end(self) -> None:
-        """Nobody waits for the call any more: take its questions back."""
+        """No one waits for the call any more: take its questions back."""
         self.is_over = True
         await cancel_tasks(tuple(self.asking))
 
@@ -401,7 +401,7 @@ class McpClient:
 
         Raises:
             McpError: the answer cannot be read, or it wants what we do not have.
-            TimeoutError: no answer in time; the server is told that nobody waits any more.
+            TimeoutError: no answer in time; the server is notified that no one waits any more.
             RpcError, LinkError: it refuses, or is gone.
         """
         params: dict[str, Any] = {"name": tool, "arguments": arguments}
@@ -503,7 +503,7 @@ async def connect(
     may_probe: bool,
     complain: Callable[[str], None] | None = None,
 ) -> AsyncGenerator[McpClient]:
-    """Talk to a server over a transport, which is ended by whoever opened it.
+    """Talk to a server over a transport, which is ended by the one who opened it.
 
     ``complain`` hears of what the server calls an error of its own. ``may_probe``: ask first
     what it speaks; without it the older greeting is used at once.

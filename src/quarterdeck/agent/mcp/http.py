@@ -40,7 +40,7 @@ _ADVICE = {
     ),
     403: "access denied; check the token in its headers",
 }
-"""For those that no later request mends."""
+"""For those that no later request fixes."""
 
 
 class McpStatusError(QuarterdeckError):
@@ -173,7 +173,7 @@ class HttpTransport:
         if frame.method is not None and frame.id is not UNSET:
             self._posts[frame.id] = self._run(self._ask(frame, line))
             return
-        # In order: a server that is not told yet that the greeting is over refuses requests.
+        # In order: a server that does not know yet that the greeting is over refuses requests.
         with suppress(TimeoutError):
             async with asyncio.timeout(_NOTE_SECONDS):
                 await self._post(frame, line)

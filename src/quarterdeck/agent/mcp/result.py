@@ -1,4 +1,4 @@
-"""What a call came to: told to the model, shown to people, kept."""
+"""What a call came to: sent to the model, shown to people, kept."""
 
 import asyncio
 import base64
@@ -106,7 +106,7 @@ def _resource(resource: Any) -> ResultPart:
 
 
 async def _bounded(parts: list[ResultPart], workspace: ToolWorkspace) -> tuple[ResultPart, ...]:
-    """Cut the texts together to what the model may be told of one call."""
+    """Cut the texts together to what the model may be sent of one call."""
     texts = [part.text for part in parts if isinstance(part, TextPart)]
     most = workspace.options.output_bytes
     if sum(map(size_of, texts)) <= most:

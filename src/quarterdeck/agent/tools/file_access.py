@@ -88,7 +88,7 @@ async def expect_unmoved(files: Files, target: FileTarget) -> None:
     """Make sure that the path still leads where it led when the call was judged.
 
     Raises:
-        ToolError: somebody replaced a part of the path by a symlink.
+        ToolError: someone replaced a part of the path by a symlink.
     """
     try:
         now = (await files.stat(target.real)).path

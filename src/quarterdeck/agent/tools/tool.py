@@ -64,7 +64,7 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
     """What a call came to."""
 
     result: tuple[ResultPart, ...]
-    """What the model is told."""
+    """What the model is sent."""
     content: tuple[ToolCallContent, ...] | None = None
     """What people see instead, where it differs; None keeps what was shown before."""
     locations: tuple[ToolCallLocation, ...] | None = None
@@ -121,7 +121,7 @@ class Tool(Protocol):
         """Look, and say what would happen; changes nothing.
 
         Raises:
-            ToolError: it cannot work; nobody is asked, the model is told.
+            ToolError: it cannot work; no one is asked, the model gets the message.
         """
         ...
 

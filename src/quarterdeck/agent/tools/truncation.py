@@ -1,4 +1,4 @@
-"""The limits of what the model is told, and the one way to keep them.
+"""The limits of what the model is sent, and the one way to keep them.
 
 Everything that is left out is counted exactly and said. Sizes are bytes of UTF-8.
 """
@@ -21,7 +21,7 @@ __all__ = [
 LINE_BYTES = 2000
 """The longest line that is shown whole."""
 RESULT_BYTES = 50_000
-"""The most that the model is told by one call of a file tool."""
+"""The most that the model is sent by one call of a file tool."""
 
 Limit: TypeAlias = Literal["lines", "bytes"]
 

@@ -31,7 +31,7 @@ class ToolOptions(Struct, frozen=True, kw_only=True):
     bash_max_timeout: float = 600.0
     """The longest time that the model may name."""
     output_bytes: int = _DEFAULTS.output_bytes
-    """What the model is told of one command's output: head and tail together."""
+    """What the model is sent of one command's output: head and tail together."""
     fetch_timeout: float = _DEFAULTS.fetch.timeout
     fetch_bytes: int = 5_000_000
     fetch_allow_private: bool = _DEFAULTS.fetch.allow_private

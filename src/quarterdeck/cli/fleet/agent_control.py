@@ -179,7 +179,7 @@ def _each(
     as_json: bool,
     act: "Callable[[HostClient, str], Awaitable[Any]]",
 ) -> None:
-    """Do it to each in turn; the first refusal ends it, and is told."""
+    """Do it to each in turn; the first refusal ends it, and is reported."""
 
     async def act_on_all(fleet: "HostClient") -> "list[AgentInfo]":
         for agent in agents:

@@ -146,7 +146,7 @@ async def find_item(fleet: "HostClient", wanted: str) -> "InboxItem":
 async def answer_item(
     fleet: "HostClient", item: "InboxItem", word: str, feedback: str | None = None
 ) -> bool:
-    """Answer a request in a word; False if somebody else has.
+    """Answer a request in a word; False if someone else has.
 
     A question takes ``deny``, ``cancel``, the value of its only field, or a JSON object.
     """

@@ -77,7 +77,7 @@ class RawKeyInput:
         self._data = b""
         self._came = asyncio.Event()
         self.has_left = False
-        """The key that leaves was pressed, or nobody can press any more."""
+        """The key that leaves was pressed, or no one can press any more."""
 
     @contextmanager
     def listening(self) -> Generator["RawKeyInput"]:
@@ -335,7 +335,7 @@ class TerminalConsole:
 
     @contextmanager
     def _signals(self) -> Generator[None]:
-        """Leave in good order: whoever just dies leaves the terminal as it was drawn."""
+        """Leave in good order: the one who just dies leaves the terminal as it was drawn."""
         loop = asyncio.get_running_loop()
         ends = (signal.SIGTERM, signal.SIGHUP)
         for number in ends:

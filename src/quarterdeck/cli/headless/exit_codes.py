@@ -56,9 +56,9 @@ def exit_code(
     was_violated: bool = False,
     was_interrupted: bool = False,
 ) -> int:
-    """The code for how a turn ended; a call refused because nobody was there is not success.
+    """The code for how a turn ended; a call refused because no one was there is not success.
 
-    That an agent did what nobody had permitted goes before all else. Some agents end their turn as
+    That an agent did what no one had permitted goes before all else. Some agents end their turn as
     cancelled or refused when a call of theirs is refused.
     """
     if was_violated:

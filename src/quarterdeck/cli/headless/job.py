@@ -46,7 +46,7 @@ class HeadlessGoal(Struct, frozen=True, kw_only=True):
 
 
 class HeadlessJob(Struct, frozen=True, kw_only=True):
-    """What a headless run shall do."""
+    """What a headless run is to do."""
 
     prompt: str
     options: SessionOptions

@@ -84,9 +84,9 @@ class HeadlessResult(Struct, frozen=True, kw_only=True):
     model: str | None
     ended: "TurnEnded"
     refused: int
-    """Calls that were refused because nobody was there to ask."""
+    """Calls that were refused because no one was there to ask."""
     violations: int = 0
-    """Calls that an agent made though nobody had permitted them."""
+    """Calls that an agent made though no one had permitted them."""
     goal: "GoalResult | None" = None
     """How far the goal came, where one was pursued."""
 
@@ -99,7 +99,7 @@ _EMPTY = "the turn ended with no message and no tool call"
 
 
 class UnattendedRefusal(Struct, frozen=True, kw_only=True):
-    """A call that was refused because nobody was there to ask."""
+    """A call that was refused because no one was there to ask."""
 
     tool: str | None
     title: str
@@ -119,7 +119,7 @@ class HeadlessOutput(Protocol):
         """Take one record, in order.
 
         Raises:
-            OutputLostError: nobody reads it any more, or it cannot be written.
+            OutputLostError: no one reads it any more, or it cannot be written.
         """
         ...
 

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 TERMINAL_OUTPUT: dict[str, Any] = {"terminal_output": True}
-"""What a client's capabilities say to be told of terminals that the agent runs."""
+"""What a client's capabilities say to be notified of terminals that the agent runs."""
 
 _TOO_MANY = 429
 

@@ -6,8 +6,7 @@ from typing import Any, TypeVar, cast
 
 from quarterdeck.version import __version__
 from quarterdeck.wire.acp import schema as acp
-from quarterdeck.wire.acp.codec import PROTOCOL_VERSION
-from quarterdeck.wire.acp.connection import AcpConnection
+from quarterdeck.wire.acp.connection import PROTOCOL_VERSION, AcpConnection
 from quarterdeck.wire.acp.errors import AUTH_REQUIRED, MalformedAnswerError
 from quarterdeck.wire.acp.extensions import is_steering_supported
 from quarterdeck.wire.acp.methods import Method
@@ -38,7 +37,7 @@ __all__ = [
 ]
 
 TERMINAL_LOGIN: dict[str, Any] = {"terminal-auth": True}
-"""What a client's capabilities say to be told of commands for a terminal in ``_meta``."""
+"""What a client's capabilities say to be notified of commands for a terminal in ``_meta``."""
 
 
 class OfferedLogin(acp.AuthMethod, frozen=True, kw_only=True):
@@ -56,7 +55,7 @@ class AcpInitializeResponse(acp.InitializeResponse, frozen=True, kw_only=True):
 
 
 def login_methods(launch: Launch, offered: Sequence[OfferedLogin]) -> tuple[LoginMethod, ...]:
-    """The ways to log in: by the agent when told to, by a command in a terminal, by variables."""
+    """The ways to log in: by the agent when asked to, by a command in a terminal, by variables."""
     return tuple(_login_method(launch, method) for method in offered)
 
 
@@ -152,7 +151,7 @@ class AcpOpenMethod:
 
     method: str
     is_silent: bool = False
-    """The agent will tell the past, and nobody wants it."""
+    """The agent will tell the past, and no one wants it."""
 
 
 def command_words(launch: Launch, opening: DriverSessionOptions) -> tuple[str, ...]:

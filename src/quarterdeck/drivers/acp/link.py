@@ -47,8 +47,7 @@ from .handshake import (
 )
 from .quirks import ECHOES_PROMPTS, EMPTY_FOR_MISSING, NEVER_ASKS
 from .requests import AcpClientRouter, AcpRequestHandler
-from .settings import AcpSettings
-from .settings_writer import AcpSettingsWriter
+from .settings import AcpSettings, AcpSettingsWriter
 from .terminals import ContainedTerminals, ServedTerminals
 from .updates import AcpTranslator, to_plain_data
 
@@ -97,7 +96,7 @@ _TOO_MANY = 429
 def outcome_of_answer(
     answer: acp.PromptResponse, *, failure: str | None = None, cost: Cost | None = None
 ) -> TurnOutcome:
-    """The outcome of a prompt that was answered; ``failure`` is one told beside the answer."""
+    """The outcome of a prompt that was answered; ``failure`` is one reported beside the answer."""
     usage = _tokens(answer.usage) if answer.usage is not None else quota(answer.meta)
     word = answer.stop_reason
     if failure is not None and word == "end_turn":
@@ -195,9 +194,9 @@ async def list_sessions(
 
 _LIMITS = RpcLimits(grace_seconds=0.5)
 _ANSWERING = 1.0
-"""Seconds that cancelled questions may take to be answered before the agent is told to stop."""
+"""Seconds that cancelled questions may take to be answered before the agent is asked to stop."""
 _TELLING = 1.0
-"""Seconds that the last output of terminals may take to be told."""
+"""Seconds that the last output of terminals may take to be reported."""
 
 
 class AcpLink:
@@ -230,7 +229,7 @@ class AcpLink:
         self._ending: asyncio.Task[AgentExit | None] | None = None
         self._told_malformed = 0
         self._has_spent = True
-        """Whether the session may have cost something that we were not told of."""
+        """Whether the session may have cost something that we were not notified of."""
 
     _host: LinkHost
     _connection: AcpConnection

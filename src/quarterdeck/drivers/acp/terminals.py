@@ -179,7 +179,7 @@ class ServedTerminals:
     async def wait(
         self, request: acp.WaitForTerminalExitRequest
     ) -> acp.WaitForTerminalExitResponse:
-        """Wait until the command has left; all that it printed has been told then."""
+        """Wait until the command has left; all that it printed has been reported then."""
         one = self._found(request.terminal_id)
         left = await one.terminal.wait()
         await _caught_up(one)
@@ -207,7 +207,7 @@ class ServedTerminals:
             )
 
     async def close(self, grace: float) -> None:
-        """Let what was printed last be told, for ``grace`` seconds, and forget everything."""
+        """Let what was printed last be reported, for ``grace`` seconds, and forget everything."""
         self._open.clear()
         await self._following.close(grace)
 

@@ -1,7 +1,7 @@
 """Session updates of an ACP agent as our events, in their order."""
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec import UNSET
@@ -13,7 +13,6 @@ from quarterdeck.wire.events import (
     CompactionChanged,
     CompactionChunk,
     CompactionStatus,
-    Event,
     MessageChunk,
     ModeChanged,
     NoticePosted,
@@ -40,11 +39,10 @@ from .extensions import (
     terminal_events,
     tool_name,
 )
-from .settings import AcpSettings
+from .settings import AcpSettings, EmitEvent
 
 __all__ = [
     "AcpTranslator",
-    "EmitEvent",
     "call_details",
     "call_update_event",
     "merge_call_details",
@@ -117,14 +115,6 @@ _STATUSES: dict[str, CompactionStatus] = {
 _FINAL = ("completed", "failed")
 
 
-class EmitEvent(Protocol):
-    """Takes an event in its place."""
-
-    def __call__(self, event: Event, *, parent: ToolCallId | None = None) -> Awaitable[None]:
-        """Return when the next may come."""
-        ...
-
-
 class AcpTranslator:
     """Translates the updates of one session.
 
@@ -132,7 +122,7 @@ class AcpTranslator:
         agent: what ``UnknownEvent`` events name as their origin.
         settings: kept up to date with what the agent says of itself.
         emit: takes the events.
-        show_terminal: told of each terminal that a tool call shows, after the call was emitted.
+        show_terminal: notified of each terminal that a tool call shows, after the call was emitted.
         drops_echoes: leave out what the user is said to say while a turn runs.
     """
 
@@ -152,7 +142,7 @@ class AcpTranslator:
         self._drops_echoes = drops_echoes
         self._is_in_turn = False
         self._calls: dict[str, acp.ToolCallDetails] = {}
-        """What is known of the calls under way; a request for leave may say less."""
+        """What is known of the calls under way; a request for permission may say less."""
         self._last_error: str | None = None
         self.failure: str | None = None
         """Why the turn failed, from an agent that does not say so in its answer."""

@@ -147,7 +147,7 @@ def blocks_of(content: object) -> list[Mapping[str, Any]]:
 
 
 def _head(file: FoundFile, budget: ReadBudget) -> tuple[str | None, str | None, str | None, int]:
-    """Where it worked, what was said first, the version and the beginning, as far as told."""
+    """Where it worked, what was said first, the version and the beginning, as far as reported."""
     cwd = first = version = None
     started = 0
     for line in head_lines(file.path, budget):

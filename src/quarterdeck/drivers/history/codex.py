@@ -2,7 +2,7 @@
 
 Three forms: since 0.32 each line is ``{timestamp, type, payload}``; before, the first line was the
 session itself and each other an item; the oldest were one object in ``rollout-….json``. Which files
-make up a session is told in ``codex_rollouts``.
+make up a session is described in ``codex_rollouts``.
 """
 
 import re

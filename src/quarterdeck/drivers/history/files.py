@@ -61,7 +61,7 @@ class ReadTally:
 
     @property
     def skipped(self) -> int:
-        """How many entries could not be told."""
+        """How many entries could not be reported."""
         return self.corrupt + self.too_long + sum(self.unknown.values())
 
     def note_unknown(self, kind: str) -> None:
@@ -163,7 +163,7 @@ def _slug(name: str) -> str:
 
 @contextlib.contextmanager
 def open_plain(path: Path) -> Generator[IO[bytes]]:
-    """Open a regular file; never waits for somebody at the other end of a pipe.
+    """Open a regular file; never waits for someone at the other end of a pipe.
 
     Raises:
         HistoryUnreadableError: it cannot be opened, or is no regular file.
@@ -252,7 +252,7 @@ def _lines(file: IO[bytes], tally: ReadTally, limit: int) -> Iterator[bytes]:
     if is_over:
         tally.too_long += 1
     elif (last := b"".join(kept)).strip():
-        # Whoever writes it may be in the middle of the line.
+        # The one who writes it may be in the middle of the line.
         tally.is_cut = decode_json(last) is None
         if not tally.is_cut:
             yield last

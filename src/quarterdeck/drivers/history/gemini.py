@@ -273,7 +273,8 @@ _LISTED = 1 << 20
 def logged_sessions(
     project: Path, cwd: str | None, known: set[str], budget: ReadBudget
 ) -> Iterator[HistorySession]:
-    """Sessions of which nothing but prompts is left; those that are known otherwise are not told.
+    """Sessions of which nothing but prompts is left; those that are known otherwise are not
+    reported.
 
     Those with commands for the program alone are left out.
     """
@@ -382,7 +383,7 @@ class GeminiHistory:
     def _projects(
         self, directory: Path | None, budget: ReadBudget
     ) -> Iterator[tuple[Path, str | None]]:
-        """The directories of projects, and where each works, as far as it can be told."""
+        """The directories of projects, and where each works, as far as it can be known."""
         digest = _digest(directory) if directory is not None else ""
         for project in list_folders(self._home / "tmp"):
             cwd = _root(project, budget)
@@ -403,7 +404,7 @@ def _digest(directory: Path) -> str:
 
 
 def _root(project: Path, budget: ReadBudget) -> str | None:
-    """The directory that a project's name stands for, where it is told."""
+    """The directory that a project's name stands for, where it is recorded."""
     line = next(head_lines(project / ".project_root", budget, most=4_096), b"")
     return line.decode("utf-8", "surrogateescape").strip() or None
 

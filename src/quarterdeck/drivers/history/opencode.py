@@ -1,7 +1,7 @@
 """OpenCode: ``opencode.db``, earlier a file for each session, message and part.
 
-Both are read: a session that is in both, because OpenCode has moved it, is told once. Sessions of
-sub-agents stand within the call that began them.
+Both are read: a session that is in both, because OpenCode has moved it, is reported once. Sessions
+of sub-agents stand within the call that began them.
 """
 
 import contextlib
@@ -165,7 +165,7 @@ class OpencodeDatabase:
         return all(self._connection.execute(query, (session, word)).fetchone() for word in plain)
 
     def _entries(self, query: str, key: str, tally: ReadTally) -> Iterator[OpencodeEntry]:
-        # Taken whole: whoever draws these may ask for others in between.
+        # Taken whole: the one who draws these may ask for others in between.
         for id_, data in self._connection.execute(query, (key,)).fetchall():
             tally.lines += 1
             encoded = str(data).encode("utf-8", "replace")
@@ -246,7 +246,7 @@ class OpencodeFiles:
         return _first(self._storage / "message" / session, *older)
 
     def _cwd(self, session: str, budget: ReadBudget) -> str | None:
-        """Where a session worked, told by an answer in it: older files do not say."""
+        """Where a session worked, reported by an answer in it: older files do not say."""
         for file in self._messages(session)[:8]:
             data = upgrade_message(as_map(read_json(file.path, budget, most=_SESSION_FILE)))
             if cwd := as_text(as_map(data.get("path")).get("cwd")):

@@ -1,7 +1,7 @@
 """Qwen Code: ``projects/<directory>/chats/<id>.jsonl``, entries in the manner of Claude Code.
 
 What is said has Gemini's form: parts with texts, calls and answers. Each entry names the one
-before it, so that going back leaves both branches in the file; both are told.
+before it, so that going back leaves both branches in the file; both are reported.
 """
 
 from collections.abc import Iterator, Mapping

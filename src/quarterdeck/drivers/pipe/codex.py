@@ -61,7 +61,7 @@ class CodexExecReader:
         self._is_complete = False
         self._failed: str | None = None
         self._error = ""
-        """Told and not yet known to be the turn's failure."""
+        """Reported and not yet known to be the turn's failure."""
         self._limited = False
         self._said: dict[str, tuple[str, str]] = {}
         """The message and the text so far of each item that is growing."""
@@ -117,7 +117,7 @@ class CodexExecReader:
         yield from self._limit(self._failed)
 
     def _trouble(self, text: str) -> Iterator[Event]:
-        """An error: a retry, or the failure that ends the turn and is told again."""
+        """An error: a retry, or the failure that ends the turn and is reported again."""
         yield from self._flush()
         retry = _RETRY.match(text)
         if retry is None:
@@ -174,7 +174,7 @@ class CodexExecReader:
     def _grow(
         self, id_: str, item: Mapping[str, Any], say: Callable[[str, str], Event]
     ) -> Iterator[Event]:
-        """Tell what of an item's text is new; one that was rewritten is told whole."""
+        """Tell what of an item's text is new; one that was rewritten is reported whole."""
         now = as_text(item.get("text"))
         name, before = self._said.get(id_, ("", ""))
         if not name or not now.startswith(before):

@@ -35,7 +35,7 @@ class CursorReader:
     """Reads one turn of ``cursor-agent``.
 
     With ``--stream-partial-output`` the text comes in pieces and once more as a whole; what was
-    told in pieces is not told again.
+    reported in pieces is not reported again.
     """
 
     def __init__(self, asked: TurnContext) -> None:

@@ -50,7 +50,7 @@ class TurnContext:
     session: str | None = None
     """The agent's id of the session that goes on; None for a new one."""
     total: TokenUsage | None = None
-    """The session's tokens before this turn, as far as the agent told them; None: unknown."""
+    """The session's tokens before this turn, as far as the agent reported them; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -145,7 +145,7 @@ def _usage(stats: Mapping[str, Any]) -> TokenUsage | None:
 
 
 def _retries(stderr: str, position: int) -> Iterator[tuple[int, Event]]:
-    """The retries that are told on standard error, from a position on.
+    """The retries that are reported on standard error, from a position on.
 
     Only the end of standard error is kept, so a position is the number of the last attempt.
     """

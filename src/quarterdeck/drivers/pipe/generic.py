@@ -82,7 +82,7 @@ class EventRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     where: dict[str, Any] = {}
     """With ``each``: as ``when``, for an element."""
     text: str = ""
-    """What is said, thought or told."""
+    """What is said, thought or reported."""
     id: str = ""
     """Of a message, a tool call, the session."""
     name: str = ""
@@ -249,7 +249,7 @@ class GenericReader:
             yield UnknownEvent(origin=self._agent, raw=dict(value))
 
     def outcome(self, left: AgentExit) -> TurnOutcome:
-        """How the turn went: a told error, a bad exit or a missing result is a failure."""
+        """How the turn went: a reported error, a bad exit or a missing result is a failure."""
         cost = Cost(amount=self._cost, currency="USD") if self._cost else None
         is_missing = self._table.result_is_due and not self._has_result
         if self._error is None and left.exit_code == 0 and not is_missing:

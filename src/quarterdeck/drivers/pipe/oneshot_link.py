@@ -132,7 +132,7 @@ class OneshotLink:
         return StartedAgent(agent_session=agent_session, model=opening.options.model)
 
     async def prompt(self, content: tuple[ContentBlock, ...]) -> TurnOutcome:
-        """Run the program with this prompt; returns when it is gone and all it said was told.
+        """Run the program with this prompt; returns when it is gone and all it said was reported.
 
         Raises:
             UnsupportedError: the agent takes prompts as words only, and this cannot be one.

@@ -36,7 +36,7 @@ _DRAWN_CALM = 0.15
 """Seconds without a change after which a dialog counts as drawn: half a command is another one."""
 _ATTEMPTS = 3
 _GONE = 0.4
-"""Seconds that a screen must show something else before somebody counts as having answered."""
+"""Seconds that a screen must show something else before someone counts as having answered."""
 _KEY_PAUSE = 0.12
 """Seconds between two keys: programs take what comes at once for a paste."""
 _LONGEST_TITLE = 300
@@ -126,7 +126,7 @@ class PtyRequestHandler:
     async def _verdict(
         self, request: TerminalRequest, call: ToolCallId
     ) -> PermissionVerdict | None:
-        """What was decided; None when somebody has answered it on the screen before."""
+        """What was decided; None when someone has answered it on the screen before."""
         permitting = self._host.permit(_question(request, call))
         deciding = start_task(permitting, name="pty: decision")
         leaving = start_task(self._left(request), name="pty: dialog")
@@ -141,7 +141,7 @@ class PtyRequestHandler:
             await _ended(deciding)
 
     async def _left(self, request: TerminalRequest) -> None:
-        """Wait until a dialog has left the screen; a screen that nobody can read is no sign."""
+        """Wait until a dialog has left the screen; a screen that no one can read is no sign."""
         since: float | None = None
         while since is None or time.monotonic() - since < _GONE:
             reading = self._watch.now
@@ -154,13 +154,13 @@ class PtyRequestHandler:
     async def _confirmed(self, request: TerminalRequest, choice: RequestChoice | None) -> bool:
         """Press what answers a request until the screen shows that it was taken.
 
-        Dialogs do not take keys that come as they appear, so that nobody answers by accident.
+        Dialogs do not take keys that come as they appear, so that no one answers by accident.
         """
         for _ in range(_ATTEMPTS):
             await self._watch.settled(_REQUEST_CALM, within=_CONFIRM_LIMIT)
             await self._watch.until(lambda one: one.state != "unknown", within=_CONFIRM_LIMIT)
             if self._watch.now.request != request:
-                # Somebody else has answered it, or the turn was stopped; or nobody can tell.
+                # Someone else has answered it, or the turn was stopped; or no one can tell.
                 return self._watch.now.state != "unknown"
             above = self._above()
             await self._press(request, choice)
@@ -200,7 +200,7 @@ class PtyRequestHandler:
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:
-    """Cancel it and wait for its end; what went wrong in it has been told, or nobody waits."""
+    """Cancel it and wait for its end; what went wrong in it has been reported, or no one waits."""
     task.cancel()
     await asyncio.wait([task])
     if not task.cancelled() and (error := task.exception()) is not None:
@@ -272,7 +272,7 @@ class PtyConversation:
     """Turns, one after another.
 
     Args:
-        pass_dialog: answers a dialog that is no request for leave as policy says, or raises.
+        pass_dialog: answers a dialog that is no request for permission as policy says, or raises.
     """
 
     def __init__(
@@ -296,7 +296,7 @@ class PtyConversation:
         self._questions = PtyRequestHandler(host, knowledge.asking, watch, self._tell)
 
     async def turn(self, prompt: str) -> TurnOutcome:
-        """Run a turn to its end, once what somebody does there by hand has come to its own.
+        """Run a turn to its end, once what someone does there by hand has come to its own.
 
         Raises:
             LinkError: the agent is gone.
@@ -376,7 +376,7 @@ class PtyConversation:
             state = self._watch.now.state
             if state in ("busy", "asking") or self._watch.terminal.written > enough:
                 return True
-            # Of a screen that nobody can read, what is at the prompt may look like what was sent.
+            # Of a screen that no one can read, what is at the prompt may look like what was sent.
             if state != "unknown" and self._said(mark, before).began:
                 return True
             await self._watch.step(0.1)

@@ -225,12 +225,12 @@ _GAP = "[…]"
 
 
 class TurnEvents:
-    """What was told of one turn, and what is new. Nothing that was told is taken back."""
+    """What was reported of one turn, and what is new. Nothing that was reported is taken back."""
 
     def __init__(self, turn: str) -> None:
         self._turn = turn
         self._told: dict[int, str] = {}
-        """The text of each item that was told."""
+        """The text of each item that was reported."""
         self._messages: dict[int, MessageId] = {}
         self._calls: list[ToolCallId] = []
         self._open: ToolCallId | None = None
@@ -240,7 +240,7 @@ class TurnEvents:
         """What was asked about the open call, and allowed."""
         self._ends: dict[ToolCallId, ToolCallEnd] = {}
         self._window: list[str] = []
-        """Lines that were told when the beginning of the turn had left the screen."""
+        """Lines that were reported when the beginning of the turn had left the screen."""
         self._has_said = False
         self._appeared: dict[int, tuple[str, float]] = {}
 
@@ -336,7 +336,7 @@ class TurnEvents:
         return [ToolCallEnded(call=call, status=how)]
 
     def _windowed(self, turn_text: TurnText, whole: bool) -> list[Event]:
-        """The beginning of the turn is out of sight: go on where what was told last is seen."""
+        """The beginning of the turn is out of sight: go on where what was reported last is seen."""
         lines = [line for item in turn_text.items if item.kind == "text" for line in item.lines]
         if not whole:
             lines = lines[:-1]
@@ -358,7 +358,7 @@ def _steady(shown: str) -> str:
 
 
 def _reshaped(text: str, shown: str) -> str:
-    """The lines from the first that was told otherwise; what was told stays told."""
+    """The lines from the first that was reported otherwise; what was reported stays reported."""
     before, now = text.split("\n"), shown.split("\n")
     same = 0
     while same < min(len(before), len(now)) and before[same] == now[same]:

@@ -116,7 +116,7 @@ class PtyLink:
 
     @property
     def terminal(self) -> HeadlessTerminal:
-        """Where it runs; for whoever wants to look at it."""
+        """Where it runs; for the one who wants to look at it."""
         assert self._terminal is not None
         return self._terminal
 
@@ -135,7 +135,7 @@ class PtyLink:
         Raises:
             AgentMissingError: there is no such program.
             LoginNeededError: its screen asks for a login.
-            OpenFailedError: it shows a dialog that nobody has said how to answer, or left.
+            OpenFailedError: it shows a dialog that no one has said how to answer, or left.
             UnsupportedError: an option has no words in the agent's file.
         """
         self._host = host
@@ -226,7 +226,7 @@ class PtyLink:
             await self._watch.until(lambda one, old=reading: one.shown != old.shown, within=10)
 
     async def _pass(self, reading: TerminalReading) -> None:
-        """Answer a dialog that is no request for leave, if policy says how."""
+        """Answer a dialog that is no request for permission, if policy says how."""
         agent = self._launch.agent
         if reading.shown in self._answered:
             raise OpenFailedError(f"{agent} does not accept the answer to its dialog")

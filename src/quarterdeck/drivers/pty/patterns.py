@@ -57,7 +57,7 @@ class StatePattern(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class RequestPatterns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a request for leave is read and answered.
+    """How a request for permission is read and answered.
 
     The pattern of the state ``asking`` has the groups ``title`` and ``options``, and, where they
     are on the screen, ``subject`` (a path, a reason) and ``detail``.
@@ -92,7 +92,7 @@ class AnswerPatterns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     echo: str
     """The line that shows a prompt that was sent, or its first line."""
     echo_more: str = ""
-    """A further line of it, where those cannot be told from what is said."""
+    """A further line of it, where those cannot be distinguished from what is said."""
     mark: str = ""
     """The character that begins an echo, if other things begin with it in another colour than the
     prompt at the end of the screen does: in those ``│`` stands for it."""

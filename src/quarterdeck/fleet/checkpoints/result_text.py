@@ -1,4 +1,4 @@
-"""Results of undo for people, and what an agent is told of one."""
+"""Results of undo for people, and what an agent is sent of one."""
 
 from collections.abc import Iterator
 
@@ -54,7 +54,7 @@ def describe_turn(turn: TurnInfo) -> str:
 
 
 def make_note(moves: list[tuple[Rewound | Redone, tuple[str, ...]]]) -> str | None:
-    """What an agent is told of undone turns before its next prompt; None: nothing.
+    """What an agent is sent of undone turns before its next prompt; None: nothing.
 
     ``moves``: each with the prompts of its turns.
     """

@@ -1,6 +1,6 @@
 """Takes changes back one by one: what others changed later in the same files stays.
 
-A file that is as the change left it gets what was there before. One that somebody changed since is
+A file that is as the change left it gets what was there before. One that someone changed since is
 merged in three ways: the base is what the change left, one side what is there now, the other what
 was there before. What cannot be merged is named with the reason and not touched. Everything here
 blocks.
@@ -224,7 +224,7 @@ def merge_contents(now: bytes, base: bytes, other: bytes) -> bytes:
             path.write_bytes(data)
             names.append(str(path))
         try:
-            said = run_git(
+            output = run_git(
                 GitPlaces(git_dir=folder, cwd=folder),
                 ("merge-file", "-p", "--quiet", *names),
                 seconds=_MERGE_SECONDS,
@@ -232,6 +232,6 @@ def merge_contents(now: bytes, base: bytes, other: bytes) -> bytes:
             )
         except GitError as error:
             raise NotSeparableError(f"changed since, and cannot be merged: {error}") from error
-    if said.code:
+    if output.code:
         raise NotSeparableError("changed since in the same lines")
-    return said.data
+    return output.data

@@ -19,14 +19,13 @@ from quarterdeck.policy.foreign_calls import CallContext
 from quarterdeck.wire.content import ContentBlock, TextContent, text
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import Event, Redone, Rewound, TurnEnded
-from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
+from quarterdeck.wire.ids import SessionId, TurnId
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.tasks import BackgroundTasks
 
 from ..agent_entry import AgentEntry
 from ..errors import AgentNotReadyError, NoSuchAgentError
-from ..live_index import LiveIndex
-from ..log_writer import LogWriter
+from ..live_index import LiveIndex, LogWriter
 from .api import ConversationOutcome, TurnChanges, TurnInfo, UndoResult
 from .recovery import finish_left_over
 from .result_text import make_note
@@ -217,9 +216,9 @@ class CheckpointService:
         entry = await self._current.find(agent)
 
         async def move(mover: SessionMover, via: MoveOptions, can_rewind: bool) -> Rewound:
-            told = _expect_conversation(entry, can_rewind, files, conversation)
+            goes_back = _expect_conversation(entry, can_rewind, files, conversation)
             return await undo_turn(
-                mover, via, turn=turn, files=files, conversation=told, force=force
+                mover, via, turn=turn, files=files, conversation=goes_back, force=force
             )
 
         return await self._work.finish(self._move(entry, move, writes=files))
@@ -237,9 +236,9 @@ class CheckpointService:
         entry = await self._current.find(agent)
 
         async def move(mover: SessionMover, via: MoveOptions, can_rewind: bool) -> Rewound:
-            told = _expect_conversation(entry, can_rewind, files, conversation)
+            goes_back = _expect_conversation(entry, can_rewind, files, conversation)
             return await rewind_turns(
-                mover, via, turn=turn, files=files, conversation=told, force=force
+                mover, via, turn=turn, files=files, conversation=goes_back, force=force
             )
 
         return await self._work.finish(self._move(entry, move, writes=files))
@@ -351,13 +350,16 @@ class CheckpointService:
                         moves.append(event)
                 case _:
                     pass
-        told = [one for one in moves if isinstance(one, Redone) or _needs_note(one)]
-        if not told:
+        noted = [one for one in moves if isinstance(one, Redone) or _needs_note(one)]
+        if not noted:
             return None
         ledger = await (await self._open_history(entry)).ledger()
         prompts = {turn.id: turn.prompt for turn in ledger.turns}
         return make_note(
-            [(one, tuple(prompts[id_] for id_ in _turns_of(one) if id_ in prompts)) for one in told]
+            [
+                (one, tuple(prompts[id_] for id_ in _turns_of(one) if id_ in prompts))
+                for one in noted
+            ]
         )
 
     # After a kill
@@ -390,7 +392,7 @@ class AgentTurns:
     Args:
         entry_of: what is known of the agent now.
         around: where it works.
-        sink: where its events go.
+        sink: writes events about its turns.
     """
 
     def __init__(
@@ -424,13 +426,15 @@ class AgentTurns:
         if self._watch is not None:
             await self._watch.warm()
 
-    async def take(
-        self, event: Event, *, turn: TurnId | None = None, parent: ToolCallId | None = None
-    ) -> None:
-        """Take an event of the agent; see ``EventSink``."""
-        await (self._watch.take if self._watch is not None else self._sink)(
-            event, turn=turn, parent=parent
-        )
+    async def before(self, event: Event) -> None:
+        """Called with each event of the agent before it is written."""
+        if self._watch is not None:
+            await self._watch.before(event)
+
+    async def after(self, event: Event, turn: TurnId | None) -> None:
+        """Called with each event of the agent once it is written."""
+        if self._watch is not None:
+            await self._watch.after(event, turn)
 
     @asynccontextmanager
     async def run(

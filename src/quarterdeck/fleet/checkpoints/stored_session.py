@@ -58,13 +58,13 @@ class StoredSession:
         self, *, turn: str | None, files: bool, conversation: bool, force: bool
     ) -> UndoResult:
         """Undo one turn."""
-        told = self._expect(files, conversation)
+        goes_back = self._expect(files, conversation)
         event = await undo_turn(
             self._opened.history,
             self._via,
             turn=turn,
             files=files,
-            conversation=told,
+            conversation=goes_back,
             force=force,
         )
         return await self._result(event)
@@ -73,13 +73,13 @@ class StoredSession:
         self, turn: str, *, files: bool, conversation: bool, force: bool
     ) -> UndoResult:
         """Go back to where a turn began."""
-        told = self._expect(files, conversation)
+        goes_back = self._expect(files, conversation)
         event = await rewind_turns(
             self._opened.history,
             self._via,
             turn=turn,
             files=files,
-            conversation=told,
+            conversation=goes_back,
             force=force,
         )
         return await self._result(event)

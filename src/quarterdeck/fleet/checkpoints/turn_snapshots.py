@@ -1,6 +1,6 @@
 """What turns of agents that we drive do to files: recorded as they begin and end.
 
-The events of an agent pass a ``SessionWatch``. The agent gets its prompt when the snapshot of its
+A ``SessionWatch`` sees the events of an agent. The agent gets its prompt when the snapshot of its
 directories is on disk, so that nothing it does can come before it; the end of its turn is written
 when the second one is taken. Of a turn whose host was killed the first snapshot is left, and the
 next host takes the second.
@@ -12,7 +12,6 @@ import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET
@@ -69,7 +68,7 @@ _HURRY = 0.5
 """Seconds that the end of an interrupted turn waits."""
 _CHANGING: tuple[ToolKind, ...] = ("edit", "delete", "move")
 LOST_HOST = "the host was killed; changes made until it started again are included"
-"""What is said of a turn whose end nobody saw."""
+"""What is said of a turn whose end no one saw."""
 
 
 class SessionFiles:
@@ -226,7 +225,7 @@ def read_pending(directory: Path) -> PendingTurn | None:
 def load_checkpoint_settings(
     places: Places, environment: Mapping[str, str], cwd: str
 ) -> CheckpointSettings:
-    """The settings that count in a directory; blocks. A file that is wrong is told elsewhere."""
+    """The settings of a directory; blocks. A file that is wrong is reported elsewhere."""
     try:
         trusted = TrustStore(places.trust_file).is_trusted(find_workspace(Path(cwd)).project)
         found = load_config(places, directory=Path(cwd), environ=environment, trusted=trusted)
@@ -252,7 +251,7 @@ class FleetSnapshots:
         roots: tuple[str, ...],
         settings: CheckpointSettings,
     ) -> AsyncGenerator[None]:
-        """A turn of an agent that records itself: others are told that it runs here."""
+        """A turn of an agent that records itself: others are notified that it runs here."""
         turn = WatchedTurn(session, name, TurnId(""), None)
         trees: list[WatchedTree] = []
         with suppress(SnapshotError):
@@ -295,12 +294,12 @@ class FleetSnapshots:
 
 
 class SessionWatch:
-    """Passes the events of one agent on, and records its turns.
+    """Sees the events of one agent, before and after they are written, and records its turns.
 
     Args:
         name: tells the agent's name, which may change.
         roots: the directories that it works in; the first is its working directory.
-        sink: where its events go.
+        sink: writes events about its turns.
     """
 
     def __init__(
@@ -324,7 +323,7 @@ class SessionWatch:
         self._finishing: asyncio.Task[None] | None = None
         self._kinds: dict[ToolCallId, tuple[ToolKind, str | None]] = {}
         self._told: str | None = None
-        """The problem that was last told; it is not told each turn."""
+        """The problem that was last reported; it is not reported each turn."""
 
     async def warm(self) -> None:
         """Take a first snapshot while the agent starts, so that its first turn need not wait."""
@@ -334,22 +333,20 @@ class SessionWatch:
             for tree in await self._snapshots.trees.find(self._context.roots, self._settings):
                 await tree.snapshot()
 
-    async def take(
-        self, event: Event, *, turn: TurnId | None = None, parent: ToolCallId | None = None
-    ) -> None:
-        """Take an event of the agent; see ``EventSink``."""
+    async def before(self, event: Event) -> None:
+        """Take note of an event of the agent that is to be written; at its end, record the turn."""
         match event:
-            case TurnStarted() if turn is not None and self._settings.enabled:
-                await self._sink(event, turn=turn, parent=parent)
-                await self._begin(turn)
-                return
             case TurnEnded(stop=stop) if self._turn is not None:
                 await self._finish(is_hurried=stop == "cancelled")
             case ToolCallStarted() | ToolCallUpdated() | ToolCallEnded():
                 self._listen(event)
             case _:
                 pass
-        await self._sink(event, turn=turn, parent=parent)
+
+    async def after(self, event: Event, turn: TurnId | None) -> None:
+        """Take note of an event that is written; a turn that starts waits for its snapshot."""
+        if isinstance(event, TurnStarted) and turn is not None and self._settings.enabled:
+            await self._begin(turn)
 
     async def settle(self) -> None:
         """Wait until what an interrupted turn did is written down."""
@@ -436,15 +433,9 @@ class SessionWatch:
 
 
 def make_undo_notice(problem: str) -> NoticePosted:
-    """What a person is told when a turn's changes are not recorded."""
+    """What a person is shown when a turn's changes are not recorded."""
     return NoticePosted(
         title="Changes to files in this turn cannot be undone",
         severity="warning",
         description=problem,
     )
-
-
-if TYPE_CHECKING:
-    from typing import cast
-
-    _sink: EventSink = cast("SessionWatch", None).take

@@ -2,7 +2,7 @@
 
 A snapshot is taken whenever a turn begins or ends in a tree. What changed between two of them is a
 *segment*. While one turn runs alone, all of its segments are its own. Where several run at the same
-time, what each says in its tool calls decides; a change that nobody has named is shared.
+time, what each says in its tool calls decides; a change that no one has named is shared.
 """
 
 import asyncio

@@ -95,7 +95,7 @@ def is_project_kept(scratch: Path) -> bool:
 
 
 def keep_project(scratch: Path) -> None:
-    """Note that it shall stay."""
+    """Note that it is to stay."""
     (scratch / _MARK).write_text(_KEPT, "utf-8")
 
 

@@ -153,7 +153,7 @@ class Subscription(Generic[T]):
             self._credit.release()
 
     async def run(self, items: AsyncGenerator[T]) -> None:
-        """Send until cancelled; their end is told to the client, after the last of them."""
+        """Send until cancelled; their end is reported to the client, after the last of them."""
         sending = start_task(self._send(), name=f"subscription {self.id}: send")
         gathering = start_task(self._gather(items), name=f"subscription {self.id}: gather")
         try:
@@ -203,11 +203,11 @@ class Subscription(Generic[T]):
 
     async def _tell_end(self, error: QuarterdeckError) -> None:
         answer = encode_error(error)
-        told = SubscriptionEnded(
+        ended = SubscriptionEnded(
             subscription=self.id, message=answer.message, code=answer.code, data=answer.data
         )
         try:
-            await self._peer.notify(ENDED, told)
+            await self._peer.notify(ENDED, ended)
         except LinkError:
             return
 
@@ -251,11 +251,11 @@ class ClientWorkbenches:
         if found is not None:
             await found[1].aclose()
 
-    async def active(self, told: ScreenActive) -> None:
+    async def active(self, active: ScreenActive) -> None:
         """A person has done something at a screen."""
-        found = self._held.get(told.screen)
+        found = self._held.get(active.screen)
         if found is not None:
-            await found[0].active(told.cwd)
+            await found[0].active(active.cwd)
 
     async def close(self) -> None:
         """Forget all."""

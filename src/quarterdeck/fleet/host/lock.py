@@ -73,12 +73,12 @@ def make_socket_directory(path: Path) -> None:
     """Make the socket's directory, and make sure that it is ours and ours alone.
 
     Raises:
-        UnusablePlaceError: it cannot be made, is a link, or belongs to somebody else.
+        UnusablePlaceError: it cannot be made, is a link, or belongs to someone else.
     """
     directory = path.parent
     make_private(directory)
     status = directory.lstat()
-    # Whoever owns the directory could put a socket of their own there: in /tmp anybody can try.
+    # The one who owns the directory could put a socket of their own there: in /tmp anybody can try.
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise UnusablePlaceError(
             f"{str(directory)!r} is not a directory that you own; remove it or set "
@@ -143,10 +143,10 @@ class HostLock:
         try:
             _lock(handle)
         except OSError as error:
-            told = _read(handle)
+            owner = _read(handle)
             os.close(handle)
             if error.errno in _HELD:
-                raise HostRunningError(told.pid if told else None) from None
+                raise HostRunningError(owner.pid if owner else None) from None
             raise _unusable(path, error) from error
         lock = cls(handle)
         lock._write(b"")

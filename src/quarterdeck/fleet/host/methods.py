@@ -266,7 +266,7 @@ class ScreenActive(Value, frozen=True, kw_only=True):
 
 
 class ScreenCall(Struct, frozen=True, kw_only=True):
-    """To the client: what a screen of its own shall do. The answer is the result."""
+    """To the client: what a screen of its own is to do. The answer is the result."""
 
     screen: int
     name: str

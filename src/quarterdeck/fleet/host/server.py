@@ -32,8 +32,8 @@ LIMITS = RpcLimits(max_in_flight=128, max_frame_bytes=64 * 1024 * 1024)
 class FleetServer:
     """Serves a fleet to clients of this user.
 
-    The socket and its directory are closed to others; whoever connects all the same, such as
-    somebody with the rights of root, is looked at and sent away. A client that does not read is
+    The socket and its directory are closed to others; the one who connects all the same, such as
+    someone with the rights of root, is looked at and sent away. A client that does not read is
     held back alone; one that sends garbage gets an error for each piece of it.
     """
 

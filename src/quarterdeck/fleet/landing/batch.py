@@ -187,7 +187,7 @@ class BatchLanding:
         return self._checked[commit]
 
     async def _expect_good_base(self, first: _Link) -> None:
-        """Blame nobody for a branch that fails by itself."""
+        """Blame no one for a branch that fails by itself."""
         base = first.plan.before
         if base not in self._checked:
             assert self._check is not None

@@ -36,10 +36,10 @@ _MOST = 64_000_000
 
 def git_version(repository: GitRepository) -> tuple[int, int]:
     """Major and minor version of git. Raises GitError."""
-    said = repository.ask(("version",)).data.decode("utf-8", "replace")
-    found = re.search(r"(\d+)\.(\d+)", said)
+    output = repository.ask(("version",)).data.decode("utf-8", "replace")
+    found = re.search(r"(\d+)\.(\d+)", output)
     if found is None:
-        raise GitError(f"git reports no version that can be read: {said.strip()!r}")
+        raise GitError(f"git reports no version that can be read: {output.strip()!r}")
     return int(found[1]), int(found[2])
 
 
@@ -122,12 +122,12 @@ def _merge_tree(
 
 def _conflicts(data: bytes) -> tuple[MergeConflict, ...]:
     """The list of stages up to an empty entry, then messages, each with its paths."""
-    listed, _, told = data.partition(b"\0\0")
+    listed, _, messages = data.partition(b"\0\0")
     paths = dict.fromkeys(
         entry.partition(b"\t")[2] for entry in listed.split(b"\0") if b"\t" in entry
     )
     known: dict[bytes, tuple[str, str]] = {}
-    fields = iter(told.split(b"\0"))
+    fields = iter(messages.split(b"\0"))
     for count in fields:
         if not count.strip().isdigit():
             break

@@ -57,8 +57,8 @@ async def open_pull_request(
     url = (await tools.git("remote", "get-url", remote)).strip()
     name = await tools.choose_program(url)
     await tools.git("push", "--porcelain", remote, f"{draft.commit}:refs/heads/{draft.branch}")
-    said = await tools.run(name, _words(name, draft), given=draft.body)
-    found = _URL.search(said)
+    output = await tools.run(name, _words(name, draft), given=draft.body)
+    found = _URL.search(output)
     return OpenedPullRequest(
         url=found[0] if found is not None else "",
         remote=remote,

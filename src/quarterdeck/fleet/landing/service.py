@@ -11,8 +11,10 @@ from quarterdeck.agent.checkpoints.file_state import path_line
 from quarterdeck.wire.events import ChangesLanded, Event, LandingFailed
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.tasks import BackgroundTasks
+from quarterdeck.wire.worktrees import Worktree
 
-from ..errors import LandingRefusedError
+from ..errors import AgentNotReadyError, LandingRefusedError
+from ..worktrees.management import WorktreeManagement
 from .api import (
     LandingOptions,
     LandingPreview,
@@ -29,9 +31,10 @@ from .queue import LandingQueues
 from .work import write_rest
 from .worker import LandingContext, LandingWorker, keep_commit
 
-__all__ = ["LandingService"]
+__all__ = ["LandingService", "WorktreeRelease"]
 
 _log = logging.getLogger(__name__)
+
 _BRANCHES = "refs/heads/"
 _MOST_LISTED = 100
 
@@ -199,3 +202,31 @@ def _note_old_git(landing: PreparedLanding) -> str:
         return ""
     version = ".".join(map(str, git_version(landing.repository)))
     return f"git {version} is older than 2.38: renamed files are not followed"
+
+
+class WorktreeRelease:
+    """Marks worktrees as landed; one that need not be kept a day is removed at once."""
+
+    def __init__(self, worktrees: WorktreeManagement) -> None:
+        self._worktrees = worktrees
+
+    async def __call__(
+        self, session: SessionId, worktree: Worktree, commit: str, files: str | None
+    ) -> str | None:
+        """Note that everything up to a commit is on another branch; what was done beyond that.
+
+        ``files``: a commit with what was not committed then, too.
+
+        Raises:
+            WorktreeError, GitError, ConfigError: it could not be removed.
+        """
+        await self._worktrees.mark_landed(worktree, commit, files)
+        settings = await self._worktrees.settings(worktree.repository)
+        if worktree.is_adopted or "merge" not in settings.remove_after or settings.keep_days > 0:
+            return None
+        try:
+            outcome = await self._worktrees.remove_worktree(worktree.path)
+        except AgentNotReadyError:
+            return None  # it goes when its agent has ended
+        branch = f"; the branch {outcome.branch} is kept" if outcome.branch else ""
+        return f"the worktree was removed{branch}"

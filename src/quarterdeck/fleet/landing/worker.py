@@ -26,18 +26,16 @@ from quarterdeck.wire.worktrees import ChangeCounts, CommandPurpose, LandingMeth
 
 from ..agent_entry import AgentEntry
 from ..errors import LandingRefusedError
-from ..live_index import LiveIndex
-from ..log_writer import LogWriter
+from ..live_index import LiveIndex, LogWriter
 from ..worktrees.commands import CommandContainment, run_worktree_command
 from .api import (
     LandingOptions,
     LandingResult,
 )
 from .checks import CheckTree
-from .handback import compose_hand_back
 from .intent import ReferencesMovedError
 from .lander import Lander, PreparedLanding
-from .message import add_trailers, parse_trailer, propose_message
+from .message import add_trailers, compose_hand_back, parse_trailer, propose_message
 from .plan import LandingPlan
 from .work import landed_reference, write_rest
 
@@ -236,7 +234,7 @@ class LandingWorker:
         plan: LandingPlan,
         options: LandingOptions,
     ) -> LandingResult:
-        """Move the branch and write it down, whoever stops waiting. Raises as ``Lander.execute``.
+        """Move the branch and write it down, also when no one waits. Raises as ``Lander.execute``.
 
         The result is in ``landed`` too, for a caller that was cancelled.
         """
@@ -288,7 +286,7 @@ class LandingWorker:
         plan: LandingPlan,
         options: LandingOptions,
     ) -> str | None:
-        """Let go of the worktree; a failure is told and changes nothing else."""
+        """Let go of the worktree; a failure is reported and changes nothing else."""
         worktree = self.context.current.get(session).worktree
         if worktree is None or options.keep_worktree:
             return None

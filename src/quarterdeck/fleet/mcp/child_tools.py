@@ -78,7 +78,8 @@ async def _ask_parent(
     seat: FleetToolContext, a: AskArguments, parent: SessionId, request: RequestId
 ) -> QuestionAnswered:
     hint = f'It is waiting. Answer with the tool answer and request "{request}".'
-    # First the prompt: whoever sees the question open finds its prompt in the queue, and takes it.
+    # First the prompt: the one who sees the question open finds its prompt in the queue, and takes
+    # it.
     message = await deliver_message(
         seat, parent, "question", a.question, request=request, hint=hint
     )
@@ -90,7 +91,7 @@ async def _ask_parent(
         is_answered = answered.action != "cancel"
     finally:
         if not is_answered:
-            # Nobody shall be asked what nobody waits for.
+            # No one is asked what no one waits for.
             await asyncio.shield(seat.fleet.edit(parent, message, None))
     return answered
 

@@ -83,31 +83,31 @@ def _questions(seat: FleetToolContext, ids: list[SessionId]) -> list[OpenRequest
 
 
 def _news(seat: FleetToolContext, ids: list[SessionId]) -> list[str]:
-    """What these need a person for and this agent has not been told yet."""
+    """What these need a person for and this agent has not been sent yet."""
     found: list[str] = []
     for id_ in ids:
         standing = seat.bridge.current.get(id_).standing
-        found += (standing.permissions | standing.questions) - seat.told
+        found += (standing.permissions | standing.questions) - seat.reported
     return found
 
 
 async def _report(seat: FleetToolContext, ids: list[SessionId]) -> FleetToolResult:
-    seat.told.update(_news(seat, ids))
+    seat.reported.update(_news(seat, ids))
     asks = {one.session: one for one in _questions(seat, ids)}
     letters = await collect_messages(seat, ids)
     blocks: list[str] = []
     data: list[dict[str, object]] = []
     for id_ in ids:
         info = await seat.fleet.agent(id_)
-        told, known = describe_agent(info, asks.get(id_)), list_agent_facts(info)
+        block, known = describe_agent(info, asks.get(id_)), list_agent_facts(info)
         if is_done(seat.bridge.current.get(id_)):
             words = await last_words(seat.fleet, id_, _LAST_WORDS)
-            told += f"\n{words}" if words else ""
+            block += f"\n{words}" if words else ""
             known["last_words"] = words
             seat.bridge.notices.known(seat.bridge.current.get(id_))
         if (request := asks.get(id_)) is not None:
             known["question"] = request.request
-        blocks.append(told)
+        blocks.append(block)
         data.append(known)
     # A question's letter says what its line says already, and so does a notice.
     questions = tuple(f'request="{one.request}"' for one in asks.values())
@@ -317,8 +317,8 @@ async def _spawn(seat: FleetToolContext, a: SpawnArguments) -> FleetToolResult:
     if a.notify:
         seat.bridge.notices.watch(seat, info.session)
     how = _NOTIFIED if a.notify else _NOT_NOTIFIED
-    told = f"Started {info.name} ({info.agent}, mode {info.mode}). It is running; {how}"
-    return FleetToolResult(text=told, data=list_agent_facts(info))
+    words = f"Started {info.name} ({info.agent}, mode {info.mode}). It is running; {how}"
+    return FleetToolResult(text=words, data=list_agent_facts(info))
 
 
 def _child_options(own: SessionOptions, model: str | None, a: SpawnArguments) -> SessionOptions:
@@ -361,8 +361,8 @@ async def _list(seat: FleetToolContext, a: ListArguments) -> FleetToolResult:
     mine = await seat.fleet.agents(archived=a.archived, parent=seat.session)
     asks = {one.session: one for one in seat.bridge.asking.open_to(seat.session)}
     lines = [describe_agent(info, asks.get(info.session)) for info in mine]
-    told = "\n".join(lines) if lines else "You have started no agents."
-    return FleetToolResult(text=told, data={"agents": [list_agent_facts(info) for info in mine]})
+    words = "\n".join(lines) if lines else "You have started no agents."
+    return FleetToolResult(text=words, data={"agents": [list_agent_facts(info) for info in mine]})
 
 
 async def _read(seat: FleetToolContext, a: ReadTranscriptArguments) -> FleetToolResult:
@@ -372,14 +372,14 @@ async def _read(seat: FleetToolContext, a: ReadTranscriptArguments) -> FleetTool
     if page.earlier is not None:
         ends.append(f'earlier: cursor "{page.earlier}"')
     ends.append(f'{"more" if page.has_more else "what comes next"}: cursor "{page.later}"')
-    told = f"{page.text or '(nothing here)'}\n\n[{'; '.join(ends)}]"
+    words = f"{page.text or '(nothing here)'}\n\n[{'; '.join(ends)}]"
     data = {
         "text": page.text,
         "earlier": page.earlier,
         "later": page.later,
         "has_more": page.has_more,
     }
-    return FleetToolResult(text=told, data=data)
+    return FleetToolResult(text=words, data=data)
 
 
 async def _send(seat: FleetToolContext, a: SendArguments) -> FleetToolResult:

@@ -36,15 +36,13 @@ from quarterdeck.wire.worktrees import ConflictFile
 from ..agent_entry import NATIVE, is_own_agent
 from ..api import Fleet
 from ..inbox import AgentQuestions
-from ..live_index import LiveIndex
-from ..log_writer import LogWriter
+from ..live_index import LiveIndex, LogWriter
 from ..permissions.delegation import DelegationLimits
 from .agent_text import cut
 from .child_tools import CHILD_TOOLS, PEER_TOOLS
-from .landing_tools import LANDING_TOOLS
+from .landing_tools import LANDING_TOOLS, RADAR_TOOLS, tell_leads
 from .lead_tools import LEAD_TOOLS
 from .protocol import McpEndpoint
-from .radar_tools import RADAR_TOOLS, tell_leads
 from .review_tools import REVIEW_TOOLS
 from .screen_tools import SCREEN_TOOLS
 from .tokens import TOKEN_VARIABLE, URL_VARIABLE, AgentTokens
@@ -71,7 +69,7 @@ _WITH_PROMPT = frozenset(("codex",))
 
 
 def takes_tools(agent: Agent, transport: str | None) -> bool:
-    """Whether it can be told of tool servers, over this transport or one that is tried."""
+    """Whether it can be given tool servers, over this transport or one that is tried."""
     return any(
         name == "acp" or (name == "pipe" and reach.dialect in _WITH_TOOLS)
         for name, reach in _reaches(agent, transport)
@@ -215,7 +213,7 @@ class Orchestration:
         return open_
 
     async def add_tools(self, start: "AgentStart") -> "AgentStart":
-        """A start with the tools that it shall have; as it is where it shall have none."""
+        """A start with the tools that it is to have; as it is where it is to have none."""
         wish, options = start.wish, start.wish.options
         if not wish.lead and wish.parent_session is None:
             return start
@@ -261,7 +259,7 @@ class Orchestration:
         await tell_leads(self._bridge, one, other, files)
 
     async def close(self) -> None:
-        """Serve nobody any more."""
+        """Serve no one any more."""
         await self._bridge.notices.close()
         await self._serving.aclose()
 
@@ -305,7 +303,7 @@ class Orchestration:
             name=SERVER,
             url=url,
             headers={"Authorization": f"Bearer {token}"},
-            # -P: an agent runs in somebody's project, whose folders are not to be imported.
+            # -P: an agent runs in someone's project, whose folders are not to be imported.
             command=(sys.executable, "-P", "-m", "quarterdeck", "mcp"),
             environment={TOKEN_VARIABLE: token, URL_VARIABLE: url},
             is_ours=True,
@@ -313,13 +311,13 @@ class Orchestration:
 
 
 def _instructions(wish: SessionSpawned) -> str:
-    """What an agent is told about its place. Reads files."""
-    told: list[str] = []
+    """What an agent is sent about its place. Reads files."""
+    parts: list[str] = []
     if wish.lead:
-        told.append(_read("lead.md"))
+        parts.append(_read("lead.md"))
     if wish.parent_session is not None:
-        told.append(_read("child.md"))
-    return "\n\n".join(told)
+        parts.append(_read("child.md"))
+    return "\n\n".join(parts)
 
 
 def _read(name: str) -> str:

@@ -185,11 +185,11 @@ async def _comment(seat: FleetToolContext, a: CommentArguments) -> FleetToolResu
         if one.comment.author == seat.session and one.comment.state == "open"
     ]
     if not a.send:
-        told = f"Noted for {info.name}; {len(mine)} of your comments are open. Send them with send."
-        return FleetToolResult(text=told, data={"comment": made.id, "open": mine})
+        line = f"Noted for {info.name}; {len(mine)} of your comments are open. Send them with send."
+        return FleetToolResult(text=line, data={"comment": made.id, "open": mine})
     await seat.fleet.send_comments(info.session, mine, sender=seat.session)
-    told = f"Sent {count_noun(len(mine), 'comment')} to {info.name} as one prompt."
-    return FleetToolResult(text=told, data={"comment": made.id, "sent": mine})
+    line = f"Sent {count_noun(len(mine), 'comment')} to {info.name} as one prompt."
+    return FleetToolResult(text=line, data={"comment": made.id, "sent": mine})
 
 
 REVIEW_TOOLS: tuple[FleetTool[FleetToolContext], ...] = (

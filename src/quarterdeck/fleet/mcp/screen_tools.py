@@ -1,6 +1,6 @@
 """The tools of an agent that leads for the person's screen: arrange it, and show things on it.
 
-They change what is seen and nothing else, so nobody is asked. What could do more is refused here:
+They change what is seen and nothing else, so no one is asked. What could do more is refused here:
 paths outside of the agent's directories, panels that run something, keys that do more than show.
 """
 
@@ -227,11 +227,11 @@ async def _widgets(seat: FleetToolContext, a: WidgetsArguments) -> FleetToolResu
 
 
 async def _call(seat: FleetToolContext, call: str, /, **arguments: Any) -> FleetToolResult:
-    told = await seat.fleet.call_screen(call, arguments, by=seat.session)
-    if told is None:
+    answer = await seat.fleet.call_screen(call, arguments, by=seat.session)
+    if answer is None:
         return FleetToolResult(text="Done.")
-    words = told if isinstance(told, str) else msgspec.json.encode(told).decode()
-    data = cast("Mapping[str, Any]", told) if isinstance(told, dict) else {"answer": told}
+    words = answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()
+    data = cast("Mapping[str, Any]", answer) if isinstance(answer, dict) else {"answer": answer}
     return FleetToolResult(text=cut(words, _MOST_TOLD), data=data)
 
 

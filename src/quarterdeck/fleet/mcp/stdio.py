@@ -25,7 +25,7 @@ _FAILED = -32000
 
 
 class BridgeSetupError(QuarterdeckError):
-    """The bridge was not told where to go."""
+    """The bridge was not given an address."""
 
 
 async def run_bridge(stream: ByteStream, url: str, token: str) -> None:

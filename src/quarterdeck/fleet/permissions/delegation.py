@@ -61,7 +61,7 @@ def find_child(
     """The child of a session that is called so, or has this id.
 
     Raises:
-        NotAChildError: there is none; the same whether or not somebody else's is called so.
+        NotAChildError: there is none; the same whether or not someone else's is called so.
     """
     if reach.descendants:
         mine = find_descendants(agents, session)

@@ -68,7 +68,7 @@ class EffectiveRule(Struct, frozen=True, kw_only=True):
     """The file or the variable."""
     key: str
     line: int | None = None
-    """In that file, where it can be told."""
+    """In that file, where it can be known."""
     idle: str | None = None
     """Why it has no effect; None: it has."""
 

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
-"""What our own agent is told in a workspace that is trusted."""
+"""What our own agent is sent in a workspace that is trusted."""
 TRUSTED_FOLDERS = {
     f"{FOLDER}/commands": "are commands for our own agent",
     ".claude/commands": "are commands for our own agent",

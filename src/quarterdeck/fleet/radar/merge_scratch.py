@@ -51,10 +51,10 @@ def _git_version(path: str) -> tuple[int, int]:
     """Of the git that is found in the directories of ``path``."""
     nowhere = tempfile.mkdtemp(prefix="quarterdeck-git-")
     try:
-        said = run_git(GitPlaces(git_dir=nowhere), ("version",)).data
+        output = run_git(GitPlaces(git_dir=nowhere), ("version",)).data
     finally:
         shutil.rmtree(nowhere, ignore_errors=True)
-    found = _VERSION.match(said)
+    found = _VERSION.match(output)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
@@ -97,11 +97,11 @@ class MergeScratch:
 
     def _merge_some(self, pairs: Sequence[tuple[str, str]]) -> Iterator[TreeMerge]:
         given = "".join(f"{ours} {theirs}\n" for ours, theirs in pairs).encode()
-        said = iter(self._run((*_MERGE, "--stdin"), given=given).split(b"\0"))
+        output = iter(self._run((*_MERGE, "--stdin"), given=given).split(b"\0"))
         for ours, theirs in pairs:
-            next(said)  # whether it is clean, which the paths tell too
-            tree = next(said).decode()
-            paths = list(iter(lambda: next(said), b""))
+            next(output)  # whether it is clean, which the paths tell too
+            tree = next(output).decode()
+            paths = list(iter(lambda: next(output), b""))
             yield TreeMerge(tree, _clean(paths, ours, theirs))
 
     def commit(self, state: WorktreeState, tree: str | None = None) -> str:
@@ -141,8 +141,8 @@ class MergeScratch:
         if not objects:
             return {}
         given = "".join(f"{name}\n" for name in sorted(objects)).encode()
-        said = self._run(("cat-file", "--batch-check"), given=given).decode()
-        words = [line.split() for line in said.splitlines()]
+        output = self._run(("cat-file", "--batch-check"), given=given).decode()
+        words = [line.split() for line in output.splitlines()]
         return {line[0]: int(line[2]) for line in words if len(line) == 3}
 
     def contents(self, objects: Collection[str]) -> dict[str, bytes]:
@@ -150,16 +150,16 @@ class MergeScratch:
         if not objects:
             return {}
         given = "".join(f"{name}\n" for name in sorted(objects)).encode()
-        said = self._run(("cat-file", "--batch"), given=given)
+        output = self._run(("cat-file", "--batch"), given=given)
         found: dict[str, bytes] = {}
         place = 0
-        while place < len(said):
-            end = said.index(b"\n", place)
-            head = said[place:end].split()
+        while place < len(output):
+            end = output.index(b"\n", place)
+            head = output[place:end].split()
             place = end + 1
             if len(head) == 3:
                 size = int(head[2])
-                found[head[0].decode()] = said[place : place + size]
+                found[head[0].decode()] = output[place : place + size]
                 place += size + 1
         return found
 

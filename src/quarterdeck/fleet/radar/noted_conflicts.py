@@ -1,4 +1,4 @@
-"""Which files two agents were ever noted to share: a projection, so that nobody is told twice."""
+"""Which files two agents were ever noted to share: a projection, so that none is noted twice."""
 
 import sqlite3
 from collections.abc import Iterable, Sequence

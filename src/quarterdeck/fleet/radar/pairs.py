@@ -28,7 +28,7 @@ __all__ = [
 MOST_FILES = 200
 """Files of one pair that are reported; those that cannot be merged come first."""
 _LARGEST_MERGED = 20_000_000
-"""Bytes; of a larger file it is only told whether both have changed it."""
+"""Bytes; of a larger file it is only known whether both have changed it."""
 _MOST_SYMBOLS = 100
 """Files of one pair that are parsed."""
 _MOST_READ = 64_000_000

@@ -87,7 +87,7 @@ _HOLDERS = frozenset(
         *("mod_item", "internal_module", "module"),
     )
 )
-"""Symbols whose members are told apart."""
+"""Symbols whose members are distinguished."""
 
 
 def find_language(path: bytes) -> str | None:
@@ -121,7 +121,7 @@ _needed: set[str] = set()
 def symbols_of(language: str, source: bytes) -> dict[str, bytes]:
     """The top-level symbols of a file and their text; members as ``Class.method`` too.
 
-    Empty where the grammar is missing. A file with syntax errors gives what can be told.
+    Empty where the grammar is missing. A file with syntax errors gives what can be read.
     """
     _needed.add(language)
     grammar = _load_language(language)

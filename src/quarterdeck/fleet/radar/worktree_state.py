@@ -110,8 +110,8 @@ def _resolve(repository: GitRepository, worktree: Worktree) -> list[str | None]:
         start,
     )
     given = "".join(f"{name}\n" for name in names).encode("utf-8", "surrogateescape")
-    said = repository.ask(("cat-file", "--batch-check"), given=given).data.split(b"\n")
-    found = [_OBJECT.match(line) for line in said[: len(names)]]
+    output = repository.ask(("cat-file", "--batch-check"), given=given).data.split(b"\n")
+    found = [_OBJECT.match(line) for line in output[: len(names)]]
     return [match[1].decode() if match else None for match in found]
 
 
@@ -146,29 +146,29 @@ def _read_changes(
     return _parse_changes(answer.data.split(b"\0"))
 
 
-def _parse_changes(said: Sequence[bytes]) -> tuple[dict[bytes, PathChange], ChangeCounts]:
+def _parse_changes(output: Sequence[bytes]) -> tuple[dict[bytes, PathChange], ChangeCounts]:
     """What ``diff-tree --raw --numstat -z`` says, split at the zeros."""
     changes: dict[bytes, PathChange] = {}
     place = files = added = removed = 0
-    while place < len(said) and said[place].startswith(b":"):
-        place += _parse_raw(said, place, changes)
+    while place < len(output) and output[place].startswith(b":"):
+        place += _parse_raw(output, place, changes)
         files += 1
-    while place < len(said) and said[place]:
-        plus, minus, path = said[place].split(b"\t", 2)
+    while place < len(output) and output[place]:
+        plus, minus, path = output[place].split(b"\t", 2)
         added += int(plus) if plus != b"-" else 0
         removed += int(minus) if minus != b"-" else 0
         place += 1 if path else 3  # a renamed file has its two names behind
     return changes, ChangeCounts(files=files, added=added, removed=removed)
 
 
-def _parse_raw(said: Sequence[bytes], place: int, changes: dict[bytes, PathChange]) -> int:
+def _parse_raw(output: Sequence[bytes], place: int, changes: dict[bytes, PathChange]) -> int:
     """Take in one entry; return how many words it has."""
-    old_mode, new_mode, old, new, status = said[place][1:].decode().split(" ")
-    path = said[place + 1]
+    old_mode, new_mode, old, new, status = output[place][1:].decode().split(" ")
+    path = output[place + 1]
     if not status.startswith("R"):
         changes[path] = _change(old_mode, new_mode, old, new)
         return 2
-    target = said[place + 2]
+    target = output[place + 2]
     changes.setdefault(path, _change(old_mode, _ABSENT, old, ""))
     changes[target] = _change(old_mode, new_mode, old, new, path)
     return 3

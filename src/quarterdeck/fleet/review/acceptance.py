@@ -1,6 +1,6 @@
 """Accepting and rejecting changes: what the index and the files become, and how that is undone.
 
-A plan says for each path what it is and what it shall be. It is written down before anything is
+A plan says for each path what it is and what it is to be. It is written down before anything is
 changed, with every content that would go, so that ``undo`` finds it also after a crash. Everything
 here blocks.
 """
@@ -193,7 +193,7 @@ def _reversed(steps: Iterable[DiskStep]) -> list[DiskStep]:
 
 
 def _check(steps: Iterable[DiskStep], *, or_done: bool = False) -> None:
-    """Make sure that files are what they were, or already what they shall be."""
+    """Make sure that files are what they were, or already what they are to be."""
     for step in steps:
         now = look_at(step.path)
         if now != step.before and not (or_done and now == step.after):

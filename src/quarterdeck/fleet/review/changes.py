@@ -1,7 +1,7 @@
 """What an agent changed: which trees are compared.
 
 In a worktree of its own from where the worktree started to a snapshot of now; for one turn, and in
-a shared directory, what checkpoints say. A snapshot is taken only when somebody asks.
+a shared directory, what checkpoints say. A snapshot is taken only when someone asks.
 """
 
 import asyncio

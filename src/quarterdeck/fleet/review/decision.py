@@ -406,7 +406,7 @@ class DecisionPlanner:
     def _without(
         self, current: GitEntry, new: GitEntry | None, rest: GitEntry | None
     ) -> bytes | None:
-        """A content without what was rejected; None: it cannot be told apart."""
+        """A content without what was rejected; None: it cannot be distinguished."""
         if self._index is None or current.mode[:3] != "100":
             return None
         contents = (self._content(current), self._content(new), self._content(rest))

@@ -92,7 +92,7 @@ class IndexEntries:
 def merge_contents(
     repository: GitRepository, current: bytes, base: bytes, other: bytes
 ) -> bytes | None:
-    """A content with what changed from ``base`` to ``other``; None: that cannot be told apart.
+    """A content with what changed from ``base`` to ``other``; None: that cannot be distinguished.
 
     Raises GitError.
     """

@@ -25,7 +25,7 @@ from .comparison import Comparison, FileDifference, format_content
 from .decision import DecisionPlanner
 from .errors import ChangedMeanwhileError, NoSuchChangeError
 from .file_list import list_changed, measure_hunks, within
-from .page import cut_page
+from .patch import cut_page
 from .source import ReviewSource, run_blocking
 
 if TYPE_CHECKING:

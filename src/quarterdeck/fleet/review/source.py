@@ -10,8 +10,7 @@ from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.tasks import BackgroundTasks
 
 from ..agent_entry import AgentEntry
-from ..live_index import LiveIndex
-from ..log_writer import LogWriter
+from ..live_index import LiveIndex, LogWriter
 from .acceptance import ReviewOperations
 from .api import ReviewSince
 from .changes import ChangeReader

@@ -33,8 +33,7 @@ from quarterdeck.wire.session_options import SessionOptions
 from ..agent_entry import AgentEntry
 from ..api import ImportedSession
 from ..errors import InvalidOptionsError, NoSuchAgentError
-from ..live_index import LiveIndex
-from ..log_writer import LogWriter
+from ..live_index import LiveIndex, LogWriter
 from ..supervisor import Supervisor
 
 __all__ = ["SessionImporter"]

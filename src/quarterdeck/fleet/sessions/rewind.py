@@ -1,4 +1,4 @@
-"""A session's way back, for whoever does not run it: its log and its files are enough."""
+"""A session's way back, for a process that does not run it: its log and its files are enough."""
 
 import asyncio
 import os

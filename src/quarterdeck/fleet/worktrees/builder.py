@@ -60,7 +60,7 @@ __all__ = [
 
 PROGRAM_IDENTITY = GitIdentity(name="Quarterdeck", email="quarterdeck@localhost")
 _SHOWN = 20
-"""Names that are told of many."""
+"""Names that are shown of many."""
 
 
 class MadeWorktree(Struct, frozen=True, kw_only=True):

@@ -283,10 +283,10 @@ class WorktreeDisposal:
         words = ["commit-tree", "-p", content.head]
         for parent in _other_parents(repository, record.worktree, content):
             words += ["-p", parent]
-        said = repository.change(
+        output = repository.change(
             [*words, tree], given=message.encode(), identity=PROGRAM_IDENTITY
         ).data
-        trash = replace(trash, commit=said.decode().strip())
+        trash = replace(trash, commit=output.decode().strip())
         kept = ReferenceUpdate(name=trash.reference, new=trash.commit)
         update_references(repository, [kept], reason="trash: discarded", identity=PROGRAM_IDENTITY)
         self._records.write_trash(trash)

@@ -40,8 +40,7 @@ from .snapshots import WorktreeSnapshots
 
 if TYPE_CHECKING:
     from ..agent_runner import AgentStart, SessionOpener
-    from ..live_index import LiveIndex
-    from ..log_writer import LogWriter
+    from ..live_index import LiveIndex, LogWriter
 
 __all__ = ["WorktreeService", "call_in_thread"]
 

@@ -311,7 +311,7 @@ def _scene(raw: object, where: str) -> ScriptScene:
 
 
 def _tag_parts(reply: object, where: str) -> object:
-    """Name the kind of each part, which in the file is told by its first key."""
+    """Name the kind of each part, which in the file is given by its first key."""
     if isinstance(reply, str):
         return {"parts": [{"type": "text", "text": reply}]}
     if not isinstance(reply, dict):

@@ -1,7 +1,7 @@
 """What a request asks, whatever its form.
 
 ``ScriptConversation`` reads a conversation in its order and keeps what a script can depend on. The
-place in a turn is told by the conversation itself, so that a resumed process goes on where it
+place in a turn follows from the conversation itself, so that a resumed process goes on where it
 stood.
 """
 
@@ -147,7 +147,7 @@ class ScriptConversation:
 
 
 def find_cwd(source: object) -> str | None:
-    """The working directory that is told somewhere in a request."""
+    """The working directory that is named somewhere in a request."""
     texts = list(_strings(source))
     for pattern in _CWD:
         for text in texts:

@@ -215,8 +215,8 @@ def _decode_ansi(body: str) -> str | None:
 
 
 Wrapping: TypeAlias = Literal["none", "transparent", "also", "opaque"]
-"""How a command stands to those it runs: it runs none; leave for them is leave for it; it needs
-leave itself and so do they; what it runs cannot be known."""
+"""How a command stands to those it runs: it runs none; permission for them is permission for it; it
+needs permission itself and so do they; what it runs cannot be known."""
 
 
 class ShellCommand(Struct, frozen=True, kw_only=True):

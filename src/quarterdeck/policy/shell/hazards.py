@@ -143,7 +143,7 @@ def _run_by(command: ShellCommand) -> ShellCommand | None:
 def leading_words(command: ShellCommand) -> int:
     """Return how many first words say what a command is, so that others may follow; 0: none.
 
-    Only what has an entry that says so: of another program nobody knows what more words do.
+    Only what has an entry that says so: of another program no one knows what more words do.
     """
     if (inner := _run_by(command)) is not None:
         found = leading_words(inner)

@@ -230,7 +230,7 @@ class _WordReader:
 
     def run(self, start: int) -> ShellWord:
         line = self.line
-        # "=ls" is a program's file in zsh, "~name" somebody's home, "~+" and "~1" directories.
+        # "=ls" is a program's file in zsh, "~name" someone's home, "~+" and "~1" directories.
         if line.text[start] == "=" or (line.text[start] == "~" and not self._is_home(start)):
             raise _NotPlainError
         while line.at < len(line.text) and line.text[line.at] not in _WORD_END:

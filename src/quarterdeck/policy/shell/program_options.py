@@ -52,7 +52,7 @@ _UNKNOWN = _UnknownProgram()
 
 @lru_cache(maxsize=1)
 def _table() -> tuple[dict[str, ProgramOptions], frozenset[str]]:
-    # Imported at the first command line: whoever decides about none need not read them.
+    # Imported at the first command line: the one who decides about none need not read them.
     from . import programs_build, programs_git, programs_languages, programs_services
     from . import programs_system as system
 

@@ -379,10 +379,10 @@ def _git_directory(path: str) -> tuple[str, str] | None:
     except OSError:
         return None
     if stat.S_ISREG(mode):
-        said = read_whole(path, 100_000) or b""
-        if not said.startswith(b"gitdir: "):
+        link = read_whole(path, 100_000) or b""
+        if not link.startswith(b"gitdir: "):
             return None
-        named = os.fsdecode(said[8:].rstrip(b"\r\n"))
+        named = os.fsdecode(link[8:].rstrip(b"\r\n"))
         path = os.path.join(os.path.dirname(path), named)
     git_dir = os.path.realpath(path)
     common = read_whole(f"{git_dir}/commondir", 100_000)
@@ -431,12 +431,12 @@ def _check_format(path: str, settings: Mapping[str, str]) -> str:
 def _head(git_dir: str) -> str:
     path = f"{git_dir}/HEAD"
     if os.path.islink(path):  # as old versions of git wrote it
-        said = f"ref: {os.readlink(path)}"
+        head = f"ref: {os.readlink(path)}"
     else:
-        said = os.fsdecode(read_whole(path, 10_000) or b"").strip()
-    if not _HEAD.match(said) or ".." in said:
+        head = os.fsdecode(read_whole(path, 10_000) or b"").strip()
+    if not _HEAD.match(head) or ".." in head:
         raise _unsafe(path, "it names no branch and no commit")
-    return said
+    return head
 
 
 _known: dict[bytes, dict[str, str]] = {}
@@ -453,12 +453,12 @@ def _settings_in(path: str, project: str) -> dict[str, str]:
         return _known[data]
     words = ("config", "--file", "-", "--null", "--list")
     try:
-        said = _run_on_nothing(words, project, given=data)
+        output = _run_on_nothing(words, project, given=data)
     except GitUnavailableError:
         raise
     except GitError as error:
         raise _unsafe(path, str(error)) from error
-    settings = _pairs(said)
+    settings = _pairs(output)
     if len(_known) >= _MOST_KNOWN:
         _known.clear()
     _known[data] = settings
@@ -511,10 +511,10 @@ def _default_list(name: str) -> str | None:
     return path if above.startswith(os.sep) and os.path.isfile(path) else None
 
 
-def _pairs(said: bytes) -> dict[str, str]:
+def _pairs(output: bytes) -> dict[str, str]:
     """The last value of each setting; names of sections and variables in small letters."""
     found: dict[str, str] = {}
-    for entry in said.split(b"\0"):
+    for entry in output.split(b"\0"):
         name, has_value, value = os.fsdecode(entry).partition("\n")
         if name:
             found[name] = value if has_value else "true"

@@ -288,7 +288,7 @@ def delete_directory(path: str) -> None:
     try:
         shutil.rmtree(path)
     except PermissionError:
-        # Package managers leave directories behind that nobody may write to.
+        # Package managers leave directories behind that no one may write to.
         for here, directories, _ in os.walk(os.fsencode(path)):
             for place in (here, *(os.path.join(here, name) for name in directories)):
                 if stat.S_ISDIR(os.lstat(place).st_mode):

@@ -274,7 +274,7 @@ def may_hide(line: str) -> bool:
 
 
 def shown_row(line: str, row: GhosttyGrid) -> str:
-    """A row as the library has written it, mended."""
+    """A row as the library has written it, repaired."""
     if not line:
         return _painted(row.cells())
     if not may_hide(line):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from quarterdeck.wire.acp import schema as acp
-from quarterdeck.wire.acp.connection import AcpConnection
+from quarterdeck.wire.acp.connection import AcpConnection, Router
 from quarterdeck.wire.acp.extensions import (
     SESSION_STEERING,
     STEERING_SUPPORTED,
@@ -19,7 +19,6 @@ from quarterdeck.wire.acp.extensions import (
     SteeringResponse,
 )
 from quarterdeck.wire.acp.methods import Method
-from quarterdeck.wire.acp.router import Router
 from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.rpc import ByteStream, stdio_stream

@@ -11,20 +11,22 @@ if TYPE_CHECKING:
 
     import msgspec
 
-    from quarterdeck.wire.rpc.frames import RequestId
-
 __all__ = [
     "Direction",
     "Handler",
     "Observer",
     "Observers",
     "RequestContext",
+    "RequestId",
     "RequestPeer",
     "RpcCounters",
     "RpcLimits",
 ]
 
 log = logging.getLogger(__name__)
+
+RequestId: TypeAlias = int | float | str | None
+"""What a peer calls its request by."""
 
 Direction: TypeAlias = Literal["in", "out"]
 """``in``: read from the peer; ``out``: issued by us."""

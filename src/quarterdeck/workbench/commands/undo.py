@@ -19,48 +19,48 @@ __all__ = ["redo_agent", "rewind_agent", "show_changes", "undo_agent"]
 
 async def undo_agent(app: "Workbench", words: str) -> None:
     """Undo the newest turn, or the one that is named. Raises QuarterdeckError."""
-    agent, told = _agent_of(app), read_move_words(words)
+    agent, move = _agent_of(app), read_move_words(words)
     done = await app.context.fleet.undo(
         agent.session,
-        turn=told.turn,
-        files=told.files,
-        conversation=told.conversation,
-        force=told.force,
+        turn=move.turn,
+        files=move.files,
+        conversation=move.conversation,
+        force=move.force,
     )
     _tell(app, done)
 
 
 async def redo_agent(app: "Workbench", words: str) -> None:
     """Revert the last undo or rewind. Raises QuarterdeckError."""
-    agent, told = _agent_of(app), read_move_words(words)
-    if told.turn is not None:
-        raise NothingToUndoError(f"{told.turn!r} is not valid here; redo reverts the last undo")
-    _tell(app, await app.context.fleet.redo(agent.session, force=told.force))
+    agent, move = _agent_of(app), read_move_words(words)
+    if move.turn is not None:
+        raise NothingToUndoError(f"{move.turn!r} is not valid here; redo reverts the last undo")
+    _tell(app, await app.context.fleet.redo(agent.session, force=move.force))
 
 
 async def rewind_agent(app: "Workbench", words: str) -> None:
     """Go back to the start of a turn, or list the turns. Raises QuarterdeckError."""
-    agent, told = _agent_of(app), read_move_words(words)
+    agent, move = _agent_of(app), read_move_words(words)
     fleet = app.context.fleet
-    if told.turn is None:
+    if move.turn is None:
         turns = await fleet.turns(agent.session)
         rows = [("", describe_turn(turn)) for turn in turns] or [("", "no turn has run yet")]
         _show(app, f"turns of {agent.name}", [("/rewind N goes back to the start of turn N", rows)])
         return
     done = await fleet.rewind(
         agent.session,
-        told.turn,
-        files=told.files,
-        conversation=told.conversation,
-        force=told.force,
+        move.turn,
+        files=move.files,
+        conversation=move.conversation,
+        force=move.force,
     )
     _tell(app, done)
 
 
 async def show_changes(app: "Workbench", words: str) -> None:
     """Show what turns did to files. Raises QuarterdeckError."""
-    agent, told = _agent_of(app), read_move_words(words)
-    found = await app.context.fleet.turn_changes(agent.session, turn=told.turn)
+    agent, move = _agent_of(app), read_move_words(words)
+    found = await app.context.fleet.turn_changes(agent.session, turn=move.turn)
     lines = list(found.diff)
     if found.is_cut:
         lines.append("… more lines are not shown")

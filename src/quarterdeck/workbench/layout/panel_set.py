@@ -132,7 +132,7 @@ class PanelSet:
             layout: checked already.
             shown: those that are needed now.
             force: drop what is not saved.
-            without: those that shall not stay.
+            without: those that must not stay.
 
         Raises:
             UnsavedPanelsError: something would be lost; nothing has changed.

@@ -71,7 +71,7 @@ class HeadLine(LineCanvas, can_focus=False):
 
 
 class PanelPage(LinesView):
-    """Lines that somebody else works out for a width."""
+    """Lines that someone else works out for a width."""
 
     def __init__(self, lines: Callable[[int], list[Line]], *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -96,7 +96,7 @@ class AskBar(Input):
 
     @dataclass
     class Given(Message):
-        """The line is done; None: there shall be none."""
+        """The line is done; None: there is to be none."""
 
         purpose: Purpose
         text: str | None
@@ -147,7 +147,7 @@ class PolledPanel(Panel):
     """A panel that looks at something again and again, only while it can be seen."""
 
     EVERY: ClassVar[float | None] = None
-    """Seconds between two looks; None: it looks only when it is shown, or told to."""
+    """Seconds between two looks; None: it looks only when it is shown, or asked to."""
 
     is_seen = False
     _poll_timer: Timer | None = None
@@ -281,7 +281,7 @@ class MissingOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class MissingPanel(Panel):
-    """Kept in the layout until the widget is back or somebody closes it."""
+    """Kept in the layout until the widget is back or someone closes it."""
 
     options_type = MissingOptions
     can_focus = True

@@ -25,7 +25,7 @@ class PanelOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class NoOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A panel that can be told nothing."""
+    """A panel that takes no options."""
 
 
 class Panel(Widget):

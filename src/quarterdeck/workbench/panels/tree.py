@@ -25,7 +25,7 @@ _MARK_ROLES = {"M": "warning", "A": "good", "D": "bad", "U": "bad", "?": "good",
 
 
 class TreeOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a file tree can be told."""
+    """What a file tree can be given."""
 
     root: str | None = None
     """A directory; None: where the person is."""

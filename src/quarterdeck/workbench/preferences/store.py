@@ -49,7 +49,7 @@ class Preferences:
     choices: SavedPreferences = field(default_factory=SavedPreferences)
     keymap: Keymap = field(default_factory=Keymap)
     has_colours: bool = True
-    """The person's terminal shall show colours."""
+    """The person's terminal is to show colours."""
     theme: FoundTheme | None = None
     """What is put on at the start."""
     problems: list[str] = field(default_factory=list[str])

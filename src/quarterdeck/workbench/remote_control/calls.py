@@ -29,7 +29,7 @@ _BY_ENDING = {".md": "markdown", ".markdown": "markdown", ".ipynb": "notebook", 
 
 
 def resolve_path(cwd: str, path: str) -> str:
-    """A path as it is meant by somebody in a directory: absolute, with ``~``."""
+    """A path as it is meant by someone in a directory: absolute, with ``~``."""
     return os.path.normpath(PurePath(cwd, os.path.expanduser(path)))  # noqa: PTH111 - a string
 
 

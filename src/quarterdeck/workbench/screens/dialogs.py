@@ -32,7 +32,7 @@ __all__ = [
 
 
 class AskLineScreen(ModalScreen[str | None]):
-    """Gives the line, or None if there shall be none."""
+    """Gives the line, or None if there is to be none."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "cancel")]
 

@@ -427,7 +427,7 @@ class PermissionCard(Vertical, can_focus=True):
             )
 
     def on_key(self, event: "events.Key") -> None:
-        """A key that means nothing here still shows that somebody types."""
+        """A key that means nothing here still shows that someone types."""
         if self._writes is None:
             _ = self._guard.holds
 

@@ -179,7 +179,7 @@ class QuestionForm(Vertical):
 
     Args:
         item: the question.
-        saved: what was filled in earlier, as ``Filled`` told it.
+        saved: what was filled in earlier, as ``Filled`` reported it.
         queue: where it stands among what waits.
         is_own: it stands in the agent's own conversation.
         room: how many lines it may take; None: all.

@@ -11,7 +11,7 @@ from quarterdeck.wire.errors import QuarterdeckError
 __all__ = ["Checkout", "Checkouts"]
 
 _AGE = 10.0
-"""Seconds after which a directory is looked at again while somebody works there."""
+"""Seconds after which a directory is looked at again while someone works there."""
 _MOST = 200
 _AT_ONCE = 2
 _SECONDS = 5.0

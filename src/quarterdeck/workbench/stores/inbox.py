@@ -24,7 +24,7 @@ class InboxStore:
         self._watchers: list[Callable[[], None]] = []
 
     def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
-        """Call somebody after each change; returns what ends that."""
+        """Call a function after each change; returns what ends that."""
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
 
@@ -61,7 +61,7 @@ class InboxStore:
         return next((item for item in self.items if item.request == request), None)
 
     def offered(self, session: "SessionId | None") -> "InboxItem | None":
-        """The oldest request of an agent that nobody put off."""
+        """The oldest request of an agent that no one put off."""
         for item in self.items:
             if item.session == session and item.request not in self._later:
                 return item

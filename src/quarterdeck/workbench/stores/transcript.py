@@ -118,7 +118,7 @@ def _repair_text(before: BlockBuilder, after: BlockBuilder) -> None:
 
 
 def _repair_plan(before: BlockBuilder, after: BlockBuilder) -> None:
-    """Let a plan that is told anew within one turn stay at its place."""
+    """Let a plan that is reported anew within one turn stay at its place."""
     for block in list(after.blocks):
         if isinstance(block, PromptBlock):
             return
@@ -230,7 +230,7 @@ class TranscriptStore:
         return self._folding.last
 
     def watch(self, watcher: Callable[[TranscriptChange], None]) -> Callable[[], None]:
-        """Call somebody after each change; returns what ends that."""
+        """Call a function after each change; returns what ends that."""
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
 

@@ -54,7 +54,7 @@ class AgentTable(Picker):
 
     @dataclass
     class CommandWanted(Message):
-        """A command shall be done to an agent, whichever is in view."""
+        """A command is to be done to an agent, whichever is in view."""
 
         session: "SessionId"
         command: str
@@ -91,7 +91,7 @@ class AgentTable(Picker):
         self._changed()
 
     def on_hide(self) -> None:
-        """Nobody sees it."""
+        """No one sees it."""
         self.is_seen = False
         if self._timer is not None:
             self._timer.pause()
@@ -220,7 +220,7 @@ class AgentTable(Picker):
         self._look_at_checkouts()
 
     def _look_at_checkouts(self) -> None:
-        """Ask git where somebody looks: at first, when a turn has ended, and while one goes on."""
+        """Ask git where someone looks: at first, when a turn has ended, and while one goes on."""
         width = self.scrollable_content_region.width
         names = {column.name for column, _, _ in place_columns(width, self.columns, self._urgent)}
         before, self._states = self._states, {a.session: a.state for a in self._roster.agents}

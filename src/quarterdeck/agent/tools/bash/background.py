@@ -45,7 +45,7 @@ _MOST_KEPT = 64
 class BackgroundCommand:
     """A command that runs on after the call that started it.
 
-    What it prints is collected until somebody takes it; of what nobody took the last ``limit``
+    What it prints is collected until someone takes it; of what no one took the last ``limit``
     characters stay.
     """
 

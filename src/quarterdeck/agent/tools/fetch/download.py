@@ -173,7 +173,7 @@ async def connect(target: UrlTarget, resolve: Resolve, *, allow_private: bool) -
     """Connect to a checked address of the target.
 
     Raises:
-        ToolError: An address is not allowed, or nobody answers there.
+        ToolError: An address is not allowed, or no one answers there.
     """
     check_name(target, allow_private=allow_private)
     try:
@@ -228,7 +228,7 @@ _COMPRESSIONS = frozenset(("gzip", "x-gzip", "deflate"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedPage:
-    """The page is on another host, for which there may be no leave."""
+    """The page is on another host, for which there may be no permission."""
 
     url: str
     to: str

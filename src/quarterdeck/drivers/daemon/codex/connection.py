@@ -29,7 +29,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class CodexConnectionCutError(LinkBrokenError):
-    """The connection was cut before the answer came; nobody knows whether it was done."""
+    """The connection was cut before the answer came; no one knows whether it was done."""
 
 
 class CodexRequester:
@@ -60,7 +60,7 @@ class CodexConnection:
     Args:
         handler: takes what the server asks and tells, over every connection.
         again: called with each further connection, before anybody else may use it.
-        lost: told when it is over for good.
+        lost: called when it is over for good.
         away: seconds for which a shared server may be away.
         pause: seconds until a connection is tried again.
     """

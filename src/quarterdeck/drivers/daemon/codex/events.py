@@ -52,7 +52,7 @@ _SILENT = frozenset(
         "thread/attachment/updated",
     )
 )
-"""What concerns screens alone, or is told again by something else."""
+"""What concerns screens alone, or is reported again by something else."""
 
 
 class CodexServerReader:
@@ -112,7 +112,7 @@ class CodexServerReader:
         return self._items.has_gap
 
     def is_new(self, item: Mapping[str, Any]) -> bool:
-        """Whether this complete item is still to be told; from now on it is not."""
+        """Whether this complete item is still to be reported; from now on it is not."""
         return self._items.is_new(item)
 
     def read(self, method: str, params: Mapping[str, Any]) -> Iterator[Event]:
@@ -148,7 +148,7 @@ class CodexServerReader:
         yield from self._items.end(item)
 
     def catch_up(self, item: Mapping[str, Any]) -> Iterator[Event]:
-        """The events of a complete item of this turn, as far as they were not told yet."""
+        """The events of a complete item of this turn, as far as they were not reported yet."""
         yield from self._completed({"item": item})
 
     # Items
@@ -205,7 +205,7 @@ class CodexServerReader:
     # Trouble
 
     def _trouble(self, data: Mapping[str, Any]) -> Iterator[Event]:
-        """An error: a retry, or the failure that ends the turn and is told again."""
+        """An error: a retry, or the failure that ends the turn and is reported again."""
         error = as_map(data.get("error"))
         text = as_text(error.get("message"))
         reason = as_text(error.get("additionalDetails")) or text

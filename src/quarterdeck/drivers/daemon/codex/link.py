@@ -96,9 +96,9 @@ class CodexLink:
         self._ending: asyncio.Task[AgentExit | None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._changes: dict[str, Any] = {}
-        """What the next turn shall do otherwise."""
+        """What the next turn is to do otherwise."""
         self._chosen: dict[str, Any] = {}
-        """What was changed since the start; another thread has to be told again."""
+        """What was changed since the start; another thread has to be sent it again."""
         self._is_used = False
         """Whether something was said in the thread."""
 
@@ -377,7 +377,7 @@ class CodexLink:
     async def on_request(
         self, method: str, params: msgspec.Raw | None, context: RequestContext
     ) -> Mapping[str, Any]:
-        """Answer what the server asks, after what it told before."""
+        """Answer what the server asks, after what it reported before."""
         asked = as_map(_decode(params or b"{}"))
         await self._listener.reached()
         return await self._request_handler.answer(context.id, method, asked)
@@ -392,7 +392,7 @@ class CodexLink:
         self._listener.add(partial(self._leave, error))
 
     async def _leave(self, error: LinkError) -> None:
-        """Everything that the server said was told; now everybody hears that it is gone."""
+        """Everything that the server said was reported; now everybody hears that it is gone."""
         if self._listener.turn is not None:
             self._listener.turn.fail(error)
         self._host.lost(error)
@@ -430,7 +430,7 @@ class CodexLink:
 def _judged(
     outcome: TurnOutcome, kept: Mapping[str, Any], reader: CodexServerReader
 ) -> TurnOutcome:
-    """How a turn went that nobody here has stopped."""
+    """How a turn went that no one here has stopped."""
     if outcome.stop != "cancelled":
         return outcome
     if kept.get("status") == "interrupted":

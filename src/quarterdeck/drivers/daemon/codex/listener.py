@@ -28,7 +28,7 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 _MANY = 64
-"""Notifications that wait to be told, above which the server is held back."""
+"""Notifications that wait to be reported, above which the server is held back."""
 
 
 class CodexTurn:
@@ -77,10 +77,10 @@ class CodexTurn:
         """The server is gone."""
         if not self.outcome.done():
             self.outcome.set_exception(error)
-            self.outcome.exception()  # it may be that nobody waits for it yet
+            self.outcome.exception()  # it may be that no one waits for it yet
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """No one waits any more."""
         self.id.cancel()
         self.outcome.cancel()
 
@@ -89,10 +89,10 @@ class CodexListener:
     """Tells the host what a server tells, one thing after another, whatever connection it took.
 
     The reader of a connection may be cancelled at any moment; what it has handed over here is
-    told all the same. Cuts take their place in the order.
+    reported all the same. Cuts take their place in the order.
 
     Args:
-        is_shared: others may talk in the thread: what they say is told too.
+        is_shared: others may talk in the thread: what they say is reported too.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class CodexListener:
     async def _do(self, step: Callable[[], Awaitable[None]]) -> None:
         try:
             await step()
-        except Exception:  # what could not be told must not keep the rest from being told
+        except Exception:  # what could not be reported must not keep the rest from being reported
             _log.exception("could not report an event of codex")
 
     def add(self, step: Callable[[], Awaitable[None]]) -> None:
@@ -138,7 +138,7 @@ class CodexListener:
             self._roomy.clear()
 
     async def reached(self) -> None:
-        """Wait until everything that was heard by now has been told."""
+        """Wait until everything that was heard by now has been reported."""
         here = asyncio.get_running_loop().create_future()
 
         async def arrive() -> None:
@@ -155,7 +155,7 @@ class CodexListener:
 
     async def _tell(self, method: str, data: Mapping[str, Any]) -> None:
         if as_text(data.get("threadId")) not in ("", self.thread):
-            return  # of an agent that ours has started, or of somebody else
+            return  # of an agent that ours has started, or of someone else
         self._request_handler.saw(method, data)
         if method == "turn/completed":
             self._finish(as_map(data.get("turn")))
@@ -211,7 +211,7 @@ class CodexListener:
         self.turn.finish(self.turn.id.result(), TurnOutcome(stop="failed", reason=reason))
 
     async def tell_missed(self, items: Iterable[Mapping[str, Any]]) -> None:
-        """Tell those complete items of our turn that were not told yet."""
+        """Tell those complete items of our turn that were not reported yet."""
         for item in items:
             if item.get("type") == "userMessage":
                 await self._prompted("item/completed", "", item)
@@ -221,7 +221,7 @@ class CodexListener:
 
 
 def said_by_person(item: Mapping[str, Any]) -> MessageChunk:
-    """What somebody has said in the thread."""
+    """What someone has said in the thread."""
     blocks = map(as_map, as_list(item.get("content")))
     text = "\n".join(as_text(block.get("text")) for block in blocks)
     chunk = message(text, as_text(item.get("id")))

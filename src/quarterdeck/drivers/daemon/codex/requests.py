@@ -1,4 +1,4 @@
-"""What ``codex app-server`` asks us: leave for a call, answers from a person."""
+"""What ``codex app-server`` asks us: permission for a call, answers from a person."""
 
 import asyncio
 import logging
@@ -66,7 +66,7 @@ class CodexRequestHandler:
 
         Raises:
             MethodNotFoundError: we serve no such thing, and say so.
-            CancelledError: somebody else has answered.
+            CancelledError: someone else has answered.
         """
         answer = self._answers.get(method)
         if answer is None:

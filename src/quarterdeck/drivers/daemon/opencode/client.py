@@ -67,7 +67,7 @@ class OpencodeAnswerError(QuarterdeckError):
 
 
 def check_server_url(url: str) -> HttpOrigin:
-    """Whom to talk with at this address.
+    """What listens at this address.
 
     Raises:
         BadUrlError: it is no address of HTTP, or one of another machine: passwords go there
@@ -93,7 +93,7 @@ class OpencodeClient:
     Args:
         url: where the server is, on this machine.
         user: for its password.
-        password: what it wants to be told; empty: nothing.
+        password: what it wants to get; empty: nothing.
         query: added to every address.
     """
 
@@ -124,7 +124,7 @@ class OpencodeClient:
         Raises:
             Refused: a status that is no success.
             OpencodeAnswerError: the answer is no JSON.
-            HttpError: nobody answers there, or not in time, or not in HTTP.
+            HttpError: no one answers there, or not in time, or not in HTTP.
         """
         connection = await HttpConnection.open(self._origin, _CONNECT)
         try:
@@ -145,7 +145,7 @@ class OpencodeClient:
 
         Raises:
             Refused: a status that is no success.
-            HttpError: nobody answers, or there was no byte for ``silence`` seconds.
+            HttpError: no one answers, or there was no byte for ``silence`` seconds.
         """
         connection = await HttpConnection.open(self._origin, _CONNECT)
         try:
@@ -207,7 +207,7 @@ _USER = "opencode"
 _PASSWORD = "OPENCODE_SERVER_PASSWORD"
 _USERNAME = "OPENCODE_SERVER_USERNAME"
 _FIXED = ("arguments", "environment", "mcp_servers")
-"""Options that a server which runs already cannot be told."""
+"""Options that a server which runs already cannot be given."""
 _LISTENING = re.compile(rb"listening on (http://\S+)")
 _LONGEST = 64 * 1024
 """Bytes of output in which the address must come."""
@@ -218,7 +218,7 @@ _ENDING = EndingDeadlines(ask=0.0, terminate=2.0)
 class OpencodeServer:
     """A server, how it is asked, and how it ends.
 
-    One of our own has a password that nobody else knows: it is made at the start, goes to the
+    One of our own has a password that no one else knows: it is made at the start, goes to the
     program by its environment and is never written down. It ends with the session.
     """
 

@@ -140,7 +140,7 @@ _SILENT = frozenset(
 class OpencodeServerReader:
     """Reads what concerns one session, and those that its tools have started.
 
-    Between ``begin_turn`` and ``end_turn`` the answers to a prompt are told, each once, whether
+    Between ``begin_turn`` and ``end_turn`` the answers to a prompt are reported, each once, whether
     they come from the stream (``read``) or from what the server has kept (``catch_up``).
     """
 
@@ -295,7 +295,7 @@ class OpencodeServerReader:
                 pass
 
     def _idle(self, data: Mapping[str, Any]) -> Iterator[Event]:
-        """It rests; of the turn only if the prompt was heard of, for it is told twice."""
+        """It rests; of the turn only if the prompt was heard of, for it is reported twice."""
         if self.has_begun and data.get("sessionID") == self._session:
             self.is_over = True
         return iter(())

@@ -34,10 +34,10 @@ class OpencodeListener:
     """Hears a session and tells the host, each thing once, over any number of connections.
 
     After a cut the stream is opened first and what the server has kept is read next: what falls
-    between the two is heard twice, and told once, by the ids of messages and parts.
+    between the two is heard twice, and reported once, by the ids of messages and parts.
 
     Args:
-        lost: told when the server was away for ``away`` seconds.
+        lost: called when the server was away for ``away`` seconds.
         again: seconds until a connection is tried again.
     """
 
@@ -163,7 +163,7 @@ class OpencodeListener:
                 pass
 
     async def _catch_up(self) -> None:
-        """Hear what was said while nobody listened. The stream is open, so nothing is missed.
+        """Hear what was said while no one listened. The stream is open, so nothing is missed.
 
         Whether it rests is asked first: what is kept of a session that rests is complete.
         """

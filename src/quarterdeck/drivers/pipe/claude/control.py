@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 QUESTIONS = "AskUserQuestion"
-"""The tool by which the model asks the person; leave for it is the answer itself."""
+"""The tool by which the model asks the person; permission for it is the answer itself."""
 
 
 def request_line(id_: str, subtype: str, **fields: Any) -> dict[str, Any]:
@@ -59,11 +59,11 @@ def error_line(id_: str, error: str) -> dict[str, Any]:
     return {"type": "control_response", "response": answer}
 
 
-# Leave for a tool call
+# Permission for a tool call
 
 
 def permission_of(request: Mapping[str, Any]) -> PermissionAsked:
-    """The question that a request for leave puts.
+    """The question that a request for permission puts.
 
     The standing answers that the agent suggests are not offered: they would make it stop asking
     us, and what a person allows for longer is kept by the session's own gate.
@@ -136,7 +136,7 @@ def questions_of(request: Mapping[str, Any]) -> QuestionAsked | None:
 
 
 def answer_to_questions(request: Mapping[str, Any], answered: QuestionAnswered) -> dict[str, Any]:
-    """What to tell the agent: leave, with the answers in the call's own input."""
+    """What to tell the agent: permission, with the answers in the call's own input."""
     if answered.action != "accept":
         return {"behavior": "deny", "message": "The person did not answer.", "interrupt": False}
     given = answered.content or {}

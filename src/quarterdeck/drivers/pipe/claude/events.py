@@ -95,7 +95,7 @@ class ClaudeTranslator:
             yield ClaudeEvent(event, ToolCallId(parent) if parent else None)
 
     def asked(self, request: Mapping[str, Any]) -> Iterator[ClaudeEvent]:
-        """The call that leave is asked for; a sub-agent asks before it announces the call."""
+        """The call that permission is asked for; a sub-agent asks before it announces the call."""
         call = as_text(request.get("tool_use_id"))
         if not call or request.get("subtype") != "can_use_tool":
             return
@@ -137,14 +137,14 @@ class ClaudeTranslator:
     def _assistant(self, line: Mapping[str, Any]) -> Iterator[Event]:
         message = as_map(line.get("message"))
         if line.get("is_api_error_message"):
-            # The result, which follows, says the same; as a message it would be told twice.
+            # The result, which follows, says the same; as a message it would be reported twice.
             self._failure = _joined(message.get("content"))
             if line.get("error") == "rate_limit" or line.get("api_error_status") == 429:
                 yield RateLimited(reason=self._failure, resets_at=_reset_in(self._failure))
             return
         yield from self._speaker(line).whole(message)
 
-    # What the model is told
+    # What the model is sent
 
     def _user(self, line: Mapping[str, Any]) -> Iterator[Event]:
         content = as_map(line.get("message")).get("content")
@@ -297,7 +297,7 @@ class ClaudeTranslator:
 
 
 def commands_of(listed: Any) -> tuple[Command, ...]:
-    """Slash commands, told as objects or by name alone; others are left out."""
+    """Slash commands, reported as objects or by name alone; others are left out."""
     return tuple(command for one in (as_list(listed)) if (command := _command(one)) is not None)
 
 

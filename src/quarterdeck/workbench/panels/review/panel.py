@@ -317,7 +317,7 @@ class ReviewPanel(PolledPanel):
         self.pages.paint()
 
     def _hear(self, records: "Sequence[Record]") -> None:
-        """Read again soon after the agent, or somebody else, has done something."""
+        """Read again soon after the agent, or someone else, has done something."""
         mine = self.session or self.context.shown
         if self._is_waiting or not any(
             record.session == mine and isinstance(record.event, _CHANGING) for record in records

@@ -204,7 +204,7 @@ class PatchCanvas(LineCanvas, can_focus=True):
             self.post_message(self.PagesWanted(wanted))
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Pages are wanted where somebody looks."""
+        """Pages are wanted where someone looks."""
         super().watch_scroll_y(old_value, new_value)
         if round(old_value) != round(new_value):
             self.demand()
