@@ -395,7 +395,7 @@ SCENES: dict[str, Callable[[Stage], Awaitable[None]]] = {
 
 @asynccontextmanager
 async def staged(folder: Path, size: tuple[int, int] = SIZE) -> AsyncGenerator[Stage]:
-    places = Places.find({"QUARTERDECK_HOME": str(folder / "home")})
+    places = Places.find({"QUARTERDECK_HOME": str(folder / ".quarterdeck")})
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
     await asyncio.to_thread(_furnish, folder)
 
