@@ -112,12 +112,12 @@ class Stage:
         project.mkdir(exist_ok=True)
         (project / "tides.py").write_text("DAY = 24 * 60\n")
         for name in names:
-            wish = SpawnOptions(
+            request = SpawnOptions(
                 options=SessionOptions(cwd=str(project), model=f"scripted/{SCRIPT}"),
                 name=name,
                 prompt=_AGENTS[name],
             )
-            await self.fleet.spawn(wish)
+            await self.fleet.spawn(request)
         await self.until(lambda: len(self.app.context.roster.agents) >= len(names))
         await self.pilot.pause(1.0)
 

@@ -61,7 +61,7 @@ async def test_two_of_three_vendors_touch_one_function_and_the_radar_warns_withi
     ):
         for number, name in enumerate(VENDORS):
             prompt = "scene:other" if name == apart else f"scene:touch {number + 2}"
-            await fleet.spawn(wish_of(name, prompt, project, tmp_path, server.url))
+            await fleet.spawn(new_agent_of(name, prompt, project, tmp_path, server.url))
         record = await first_conflict(fleet)
         agents = [await fleet.agent(name) for name in VENDORS]
         touching = [one for one in agents if one.name != apart]
@@ -84,7 +84,7 @@ async def allow_everything(fleet: LocalFleet) -> None:
                 await fleet.answer(record.event.request, "allow_once")
 
 
-def wish_of(name: str, prompt: str, project: Path, folder: Path, url: str) -> SpawnOptions:
+def new_agent_of(name: str, prompt: str, project: Path, folder: Path, url: str) -> SpawnOptions:
     variables = real_agents.environment(PROGRAMS[name], folder / f"{name}-home", url)
     return SpawnOptions(
         options=SessionOptions(

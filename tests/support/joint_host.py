@@ -25,7 +25,7 @@ from .deadlines import SOON
 from .joint_steps import AGENTS, Step, commit_script, find_marks, write_script
 from .joint_world import Kept, Picture, World, marks_in
 from .kill_switch import KillSwitch
-from .scripted_fleet import fleet_of, wish
+from .scripted_fleet import fleet_of, new_agent
 from .work_trees import git
 from .working_agents import WorkingLink, prompt, workers
 
@@ -95,7 +95,7 @@ class JointHost:
                 assert not os.path.lexists(self.world.places[who]), self.world.places[who]
                 return None
             await self.fleet.wait([who], timeout=SOON)
-        found = [one for one in self.casting.links if one.start_.wish.name == who]
+        found = [one for one in self.casting.links if one.start_.spawn.name == who]
         assert isinstance(found[-1], WorkingLink)
         return found[-1]
 
@@ -110,7 +110,7 @@ class JointHost:
     async def do_spawn(self, step: Step, _: int, before: Picture) -> None:
         options = {"own": WorktreeOptions(), "shared": None}
         chosen = options.get(step.how, WorktreeOptions(path=step.how))
-        wanted = wish(self.world.project, name=step.who, mode="full-auto", worktree=chosen)
+        wanted = new_agent(self.world.project, name=step.who, mode="full-auto", worktree=chosen)
         with self.danger(step):
             info = await self.fleet.spawn(wanted)
             await self.fleet.wait([step.who], timeout=SOON)

@@ -151,19 +151,19 @@ class FakeFleet(MemoryReviews, MemoryLandings):
             event=event,
         )
         self.records.append(record)
-        standing = self.standings[session] = advance_status(
+        status = self.standings[session] = advance_status(
             self.standings.get(session, NEW_STATUS), event
         )
         if (info := self.infos.get(session)) is not None:
             self.infos[session] = replace(
                 info,
-                state=standing.state,
-                waits_for=standing.waits_for,
-                needs_person=standing.needs_person,
-                is_live=standing.is_live,
-                is_archived=standing.is_archived,
-                can_resume=not standing.is_live,
-                reason=standing.reason,
+                state=status.state,
+                waits_for=status.waits_for,
+                needs_person=status.needs_person,
+                is_live=status.is_live,
+                is_archived=status.is_archived,
+                can_resume=not status.is_live,
+                reason=status.reason,
                 updated=record.time,
                 last_seq=record.seq,
             )
@@ -171,8 +171,8 @@ class FakeFleet(MemoryReviews, MemoryLandings):
             self.changed.notify_all()
         return record
 
-    async def spawn(self, wish: SpawnOptions) -> AgentInfo:
-        name = wish.name or wish.options.agent
+    async def spawn(self, request: SpawnOptions) -> AgentInfo:
+        name = request.name or request.options.agent
         if any(info.name == name and not info.is_archived for info in self.infos.values()):
             raise NameTakenError(name)
         await self.spawn_gate.wait()
@@ -180,23 +180,25 @@ class FakeFleet(MemoryReviews, MemoryLandings):
         self.infos[session] = AgentInfo(
             session=session,
             name=name,
-            agent=wish.options.agent,
-            cwd=wish.options.cwd,
+            agent=request.options.agent,
+            cwd=request.options.cwd,
             state="starting",
-            model=wish.options.model,
-            mode=wish.options.mode,
-            parent=wish.parent,
+            model=request.options.model,
+            mode=request.options.mode,
+            parent=request.parent,
             spawned=self.clock(),
             usage=TokenUsage(input=1200, output=345),
             cost=Cost(amount=0.0123, currency="USD"),
-            title=wish.prompt or _shown(wish),
+            title=request.prompt or _shown(request),
         )
-        event = SessionSpawned(options=wish.options, name=name)
+        event = SessionSpawned(options=request.options, name=name)
         await self.append(session, event)
         info = self.infos[session]
-        await self.append(session, SessionOpened(agent=wish.options.agent, cwd=wish.options.cwd))
-        if wish.prompt:
-            await self.send(session, (text(wish.prompt),))
+        await self.append(
+            session, SessionOpened(agent=request.options.agent, cwd=request.options.cwd)
+        )
+        if request.prompt:
+            await self.send(session, (text(request.prompt),))
         return info
 
     def find(self, agent: str) -> SessionId:
@@ -388,12 +390,12 @@ class FakeFleet(MemoryReviews, MemoryLandings):
         self, agent: str, *, name: str | None = None, prompt: str | None = None
     ) -> AgentInfo:
         info = await self.agent(agent)
-        wish = SpawnOptions(
+        request = SpawnOptions(
             options=SessionOptions(agent=info.agent, cwd=info.cwd),
             name=name or f"{info.name}-fork",
             prompt=prompt,
         )
-        return await self.spawn(wish)
+        return await self.spawn(request)
 
     async def rename(self, agent: str, name: str) -> AgentInfo:
         session = self.find(agent)
@@ -631,9 +633,9 @@ class _Shown:
         return TerminalHandle(id=session, name=info.name, terminal=terminal, session=session)
 
 
-def _shown(wish: SpawnOptions) -> str | None:
-    roots = wish.options.roots
-    told = {**wish.options.variables, **({"roots": roots} if roots else {})}
+def _shown(request: SpawnOptions) -> str | None:
+    roots = request.options.roots
+    told = {**request.options.variables, **({"roots": roots} if roots else {})}
     return json.dumps(told) if told else None
 
 

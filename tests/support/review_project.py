@@ -13,7 +13,7 @@ from quarterdeck.wire.events import WorktreeAssigned
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.worktrees import Worktree
 from tests.support.deadlines import SOON
-from tests.support.scripted_fleet import Casting, fleet_of, wish
+from tests.support.scripted_fleet import Casting, fleet_of, new_agent
 
 __all__ = ["ReviewedAgent", "assign_worktree", "git", "make_repository", "reviewed_agent"]
 
@@ -83,7 +83,7 @@ async def reviewed_agent(
     git(project, "worktree", "add", "-q", "-b", "quarterdeck/ann", str(tree))
     casting = Casting()
     async with fleet_of(tmp_path / "home", casting) as fleet:
-        info = await fleet.spawn(wish(tree, name="ann", prompt="say hello"))
+        info = await fleet.spawn(new_agent(tree, name="ann", prompt="say hello"))
         await fleet.wait(["ann"], timeout=SOON)
         await assign_worktree(fleet, info.session, project, tree)
         yield ReviewedAgent(fleet, casting, tree, info.session)

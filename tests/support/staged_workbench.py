@@ -58,12 +58,12 @@ class StagedFleet(LostFleet):
         parent: SessionId | None = None,
     ) -> SessionId:  # fmt: skip
         """An agent; with a prompt it is in the middle of a turn."""
-        wish = SpawnOptions(
+        request = SpawnOptions(
             options=SessionOptions(agent=agent, cwd="/work/project", model=model),
             name=name,
             parent=parent,
         )
-        session = (await self.spawn(wish)).session
+        session = (await self.spawn(request)).session
         number = len(self.infos)
         self.infos[session] = replace(
             self.infos[session],

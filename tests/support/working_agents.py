@@ -11,7 +11,7 @@ from quarterdeck.wire.content import ContentBlock, TextContent, text
 from quarterdeck.wire.events import ToolCallEnded, ToolCallStarted
 from quarterdeck.wire.ids import ToolCallId, new_request_id
 from tests.support.deadlines import SOON
-from tests.support.scripted_fleet import Casting, PlayedLink, wish
+from tests.support.scripted_fleet import Casting, PlayedLink, new_agent
 
 __all__ = ["WorkingLink", "at_work", "prompt", "workers"]
 
@@ -31,7 +31,7 @@ class WorkingLink(PlayedLink):
 
     @property
     def cwd(self) -> str:
-        return self.start_.wish.options.cwd
+        return self.start_.spawn.options.cwd
 
     async def prompt(self, content: tuple[ContentBlock, ...]) -> TurnOutcome:
         self.heard.append(content)
@@ -78,7 +78,7 @@ async def at_work(
     fleet: LocalFleet, casting: Casting, cwd: Path, name: str, **options: Any
 ) -> WorkingLink:
     """An agent in full auto that is ready; its link."""
-    await fleet.spawn(wish(cwd, name=name, mode="full-auto", **options))
+    await fleet.spawn(new_agent(cwd, name=name, mode="full-auto", **options))
     await fleet.wait([name], timeout=SOON)
     link = casting.links[-1]
     assert isinstance(link, WorkingLink)

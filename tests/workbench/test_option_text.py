@@ -211,9 +211,9 @@ async def test_a_worktree_is_chosen_with_keys_alone(tmp_path: Path):
         await at.shows("main, which is checked out")
         await at.pilot.press("tab", "up", "tab", "space", "enter", "space", "ctrl+s")
         await until(at.pilot, lambda: at.given)
-    (wish,) = at.given
-    assert wish.options.agent == "claude"
-    assert wish.options.worktree == WorktreeOptions(base="next", carry=True)
+    (request,) = at.given
+    assert request.options.agent == "claude"
+    assert request.options.worktree == WorktreeOptions(base="next", carry=True)
 
 
 async def test_a_worktree_that_exists_takes_no_base(tmp_path: Path):

@@ -12,7 +12,7 @@ from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.screens.dialogs import ReadingScreen
 from quarterdeck.workbench.widgets.chat_input import ChatInput
 from tests.support.memory_fleet import FakeFleet
-from tests.support.scripted_fleet import wish
+from tests.support.scripted_fleet import new_agent
 from tests.support.workbench_app import opened, until
 
 TURN = TurnInfo(
@@ -23,7 +23,7 @@ TURN = TurnInfo(
 @pytest.fixture
 async def fleet():
     fleet = FakeFleet()
-    await fleet.spawn(wish(Path("/work/project"), "claude", name="ann"))
+    await fleet.spawn(new_agent(Path("/work/project"), "claude", name="ann"))
     fleet.done_turns.append(TURN)
     yield fleet
     await fleet.stop()

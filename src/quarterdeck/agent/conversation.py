@@ -21,7 +21,7 @@ from quarterdeck.wire.events import (
     ToolCallEnded,
 )
 
-from .content_parts import parts_of, told_content
+from .content_parts import model_content, parts_of
 from .context.memory import ConversationMemory, clear_results, cut_results, savings
 from .context.token_estimate import TokenEstimator, weigh
 
@@ -104,7 +104,7 @@ class Conversation:
         return (*head, *self._messages, *self._results_message())
 
     @property
-    def told(self) -> Sequence[Message]:
+    def recent_messages(self) -> Sequence[Message]:
         """The messages from ``first`` on, without results of a step that is not complete."""
         self._settle_if_complete()
         return self._messages
@@ -170,7 +170,7 @@ class Conversation:
         return id_
 
     def _prompted(self, event: Prompted) -> None:
-        if content := told_content(event):
+        if content := model_content(event):
             self._settle()
             self.memory.apply(event, self.count)
             self._add(Message(role="user", parts=parts_of(content)))

@@ -175,7 +175,7 @@ class HookVerdict(Struct, frozen=True, kw_only=True):
     """Why it must not be; None: no one says so."""
     by: str = ""
     """The hook whose word that is, or whose wish ``wish`` is."""
-    wish: Literal["allow", "ask"] | None = None
+    effect: Literal["allow", "ask"] | None = None
     """Whether a person need not, or must, be asked."""
     reason: str = ""
     """Why that is wished."""
@@ -283,7 +283,7 @@ async def run_prompt_hooks(hooks: Hooks, emit: HookEmit, prompted: Prompted) -> 
     """A prompt as the model is to be sent it; a text: why it must not be sent at all."""
     if not hooks.has("prompt"):
         return prompted
-    content = prompted.content if prompted.told is None else prompted.told
+    content = prompted.content if prompted.model_content is None else prompted.model_content
     words = [block.text for block in content if isinstance(block, TextContent)]
     typed = [block.text for block in prompted.content if isinstance(block, TextContent)]
     facts = {
@@ -297,7 +297,7 @@ async def run_prompt_hooks(hooks: Hooks, emit: HookEmit, prompted: Prompted) -> 
         return f"hook {verdict.by} refused the prompt: {verdict.refused}"
     if not verdict.context:
         return prompted
-    return replace(prompted, told=(*content, *map(text, verdict.context)))
+    return replace(prompted, model_content=(*content, *map(text, verdict.context)))
 
 
 async def run_start_hooks(

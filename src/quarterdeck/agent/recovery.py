@@ -86,7 +86,7 @@ class _Open(Struct, eq=False):
     turn: TurnId | None = None
     model: str | None = None
     """The model that was answering."""
-    said: str = ""
+    partial_text: str = ""
     """What it had said."""
     written: dict[ToolCallId, ToolUsePart] = field(default_factory=dict[ToolCallId, ToolUsePart])
     """Calls of the last reply that were not announced."""
@@ -113,9 +113,9 @@ class _Open(Struct, eq=False):
     def _apply_within_a_turn(self, event: Event) -> None:
         match event:
             case ModelCallStarted(model=model):
-                self.model, self.said = model, ""
+                self.model, self.partial_text = model, ""
             case MessageChunk(role="agent", content=TextContent(text=text)):
-                self.said += text
+                self.partial_text += text
             case ModelCallFinished(reply=reply):
                 self.model = None
                 uses = (p for p in reply.parts if isinstance(p, ToolUsePart)) if reply else ()
@@ -236,8 +236,8 @@ def closing_events(
 def _ends_of_requests(left: _Open, cut: InterruptionReason) -> Iterable[Event]:
     nobody = Decider(kind="cancel", name=cut.reason)
     if left.model is not None:
-        parts = (TextPart(text=left.said),)
-        reply = Message(role="assistant", parts=parts) if left.said else None
+        parts = (TextPart(text=left.partial_text),)
+        reply = Message(role="assistant", parts=parts) if left.partial_text else None
         yield ModelCallFinished(model=left.model, reply=reply, error=cut.reason)
     for request, call in left.permissions.items():
         yield PermissionAnswered(request=request, call=call, outcome=Cancelled(), by=nobody)

@@ -266,7 +266,11 @@ async def _run(turn: Turn, ready: _Ready, room: asyncio.Semaphore) -> bool:
         verdict = ready.refused or await _permit(turn, ready)
         if isinstance(verdict, PermissionRefused):
             await _finish(
-                turn, use, "failed", text_outcome(verdict.told, is_error=True), verdict.reason
+                turn,
+                use,
+                "failed",
+                text_outcome(verdict.model_reason, is_error=True),
+                verdict.reason,
             )
             return False
         async with room:

@@ -64,6 +64,8 @@ async def _tell_setup(environment: dict[str, str]) -> None:
     from quarterdeck.config.places import Places
     from quarterdeck.models.registry import choose_model_name
 
-    ground = await prepare_environment(Places.find(environment), environment, str(Path.cwd()))
-    name = await choose_model_name(environment, model_options(ground.settings))
+    session_environment = await prepare_environment(
+        Places.find(environment), environment, str(Path.cwd())
+    )
+    name = await choose_model_name(environment, model_options(session_environment.settings))
     echo(f"A session here uses the model {name}.")

@@ -258,7 +258,7 @@ def check(context: click.Context, as_json: bool) -> None:
         _echo_json({"healthy": report.healthy, **asdict(report)})
     else:
         echo(f"{report.events} events in {_log(context)}")
-        for line in _told(report):
+        for line in _report_lines(report):
             echo(escape_to_line(line))
         advice = "Copy readable records to a new log: quarterdeck journal salvage TARGET"
         echo("No problems found." if report.healthy else advice)
@@ -375,7 +375,7 @@ async def _search(
         return await log.search(query, session, limit)
 
 
-def _told(report: "CheckReport") -> list[str]:
+def _report_lines(report: "CheckReport") -> list[str]:
     lines = list(report.problems)
     if report.unreadable:
         lines.append(f"unreadable: {', '.join(map(str, report.unreadable[:20]))}")

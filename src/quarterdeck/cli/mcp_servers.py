@@ -103,8 +103,8 @@ async def _find(where: str) -> "FoundServers":
     from quarterdeck.config.places import Places
 
     environment = dict(os.environ)
-    ground = await prepare_environment(Places.find(), environment, where)
-    return await asyncio.to_thread(find_definitions, ground, environment)
+    session_environment = await prepare_environment(Places.find(), environment, where)
+    return await asyncio.to_thread(find_definitions, session_environment, environment)
 
 
 async def _try(definitions: "tuple[ServerDefinition, ...]", where: str) -> "list[ServerTrial]":

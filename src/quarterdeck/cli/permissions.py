@@ -86,14 +86,14 @@ async def find_permission_subject(places: "Places", name: str | None) -> Permiss
 
     member = await find_agent_entry(places, name)
     if member is not None:
-        wish = member.wish.options
+        options = member.spawn.options
         return PermissionSubject(
-            agent=wish.agent,
+            agent=options.agent,
             session=member.session,
-            cwd=wish.cwd,
+            cwd=options.cwd,
             mode=member.mode,
-            allow=wish.allow,
-            deny=wish.deny,
+            allow=options.allow,
+            deny=options.deny,
         )
     return PermissionSubject(agent=(await asyncio.to_thread(find_agent, name, places)).name)
 

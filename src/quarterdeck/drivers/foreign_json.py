@@ -68,14 +68,14 @@ def as_number(value: object) -> int:
     return int(value) if 0 <= value < 1 << 53 else 0
 
 
-def message(said: str, id_: str = "") -> MessageChunk:
+def message(words: str, id_: str = "") -> MessageChunk:
     """A piece of what the agent says."""
-    return MessageChunk(content=text(said), message=MessageId(id_) if id_ else None)
+    return MessageChunk(content=text(words), message=MessageId(id_) if id_ else None)
 
 
-def thought(said: str, id_: str = "") -> ThoughtChunk:
+def thought(words: str, id_: str = "") -> ThoughtChunk:
     """A piece of what it thinks."""
-    return ThoughtChunk(content=text(said), message=MessageId(id_) if id_ else None)
+    return ThoughtChunk(content=text(words), message=MessageId(id_) if id_ else None)
 
 
 def output_content(output: str) -> tuple[ToolCallContent, ...]:
@@ -83,11 +83,11 @@ def output_content(output: str) -> tuple[ToolCallContent, ...]:
     return (ContentItem(content=text(output)),) if output else ()
 
 
-def rate_limit(told: str, retry_after: float | None = None) -> RateLimited | None:
+def rate_limit(reason: str, retry_after: float | None = None) -> RateLimited | None:
     """The event for a text that speaks of a rate limit; None for any other."""
-    if not _RATE_LIMIT.search(told):
+    if not _RATE_LIMIT.search(reason):
         return None
-    return RateLimited(reason=told, retry_after=retry_after)
+    return RateLimited(reason=reason, retry_after=retry_after)
 
 
 def tool_kind(name: str) -> ToolKind:

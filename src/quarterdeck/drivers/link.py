@@ -81,7 +81,7 @@ class PermissionVerdict:
     """The agent's own option to select; None where it offered none, or when cancelled."""
     cancelled: bool = False
     """No one chose; the turn is being cancelled, or no one is there."""
-    told: str = ""
+    model_reason: str = ""
     """For a refusal: what the model should hear."""
 
 

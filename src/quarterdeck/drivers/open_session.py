@@ -188,7 +188,7 @@ async def _start(session: LinkSession, link: AgentLink) -> StartedAgent:
                 ) from error
             case RpcError():
                 raise OpenFailedError(
-                    f"{session.agent} refused: {error.told}", stderr=stderr
+                    f"{session.agent} refused: {error.description}", stderr=stderr
                 ) from error
             case _:
                 raise

@@ -213,9 +213,9 @@ def verdict_of(
         option = _option(theirs, decided.option, "allow")
         return PermissionVerdict(allowed=option is not None or not theirs, option=option)
     if decided.cancelled:
-        return PermissionVerdict(allowed=False, cancelled=True, told=decided.told)
+        return PermissionVerdict(allowed=False, cancelled=True, model_reason=decided.model_reason)
     option = _option(theirs, decided.option, "reject")
-    return PermissionVerdict(allowed=False, option=option, told=decided.told)
+    return PermissionVerdict(allowed=False, option=option, model_reason=decided.model_reason)
 
 
 def _option(theirs: Sequence[PermissionOption], chosen: str | None, word: str) -> str | None:

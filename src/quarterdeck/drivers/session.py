@@ -265,7 +265,7 @@ class LinkSession:
             case Deny():
                 return await self.permit(question)
             case Ask() as asked if question.kind in ("read", "search"):
-                return PermissionVerdict(allowed=False, cancelled=True, told=asked.reason)
+                return PermissionVerdict(allowed=False, cancelled=True, model_reason=asked.reason)
             case _:
                 return None
 

@@ -517,7 +517,7 @@ class ServedCallRunner:
         decided = await session.gate.permit(session.emit_asked, question, call, sandbox=sandbox)
         self._conduct.decided(question.call, allowed=isinstance(decided, PermissionGranted))
         if not isinstance(decided, PermissionGranted):
-            raise NotPermittedError(decided.told, cancelled=session.is_interrupted)
+            raise NotPermittedError(decided.model_reason, cancelled=session.is_interrupted)
         self._conduct.permitted(call, by_person=decided.option is not None)
         return await act(_containment(decided, served, is_auto=is_auto))
 

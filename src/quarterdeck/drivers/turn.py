@@ -78,7 +78,7 @@ class DriverTurn:
         """The agent has said something: this."""
         self._sign_of_life = time.monotonic()
         match event:
-            case MessageChunk(role="agent", content=TextContent(text=said)) if not said.strip():
+            case MessageChunk(role="agent", content=TextContent(text=words)) if not words.strip():
                 pass
             case MessageChunk(role="agent") | ToolCallStarted() | CompactionChanged():
                 self._is_empty = False
@@ -251,7 +251,7 @@ def _outcome(running: "asyncio.Task[TurnOutcome]") -> TurnOutcome:
         case None:
             return running.result()
         case RpcError():
-            return TurnOutcome(stop="failed", reason=error.told)
+            return TurnOutcome(stop="failed", reason=error.description)
         case QuarterdeckError():
             return TurnOutcome(stop="failed", reason=str(error))
         case _:

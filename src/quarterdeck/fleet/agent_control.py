@@ -36,7 +36,7 @@ class AgentControl:
         current: LiveIndex,
         notes: LogWriter,
         queues: PromptQueues,
-        crew: Supervisor,
+        supervisor: Supervisor,
         work: BackgroundTasks,
     ) -> None:
         """Args:
@@ -49,7 +49,7 @@ class AgentControl:
         self._current = current
         self._notes = notes
         self._queues = queues
-        self._crew = crew
+        self._supervisor = supervisor
         self._work = work
 
     async def send(
@@ -103,7 +103,7 @@ class AgentControl:
     async def _interrupt(self, session: SessionId, keep_queue: bool) -> None:
         if not keep_queue:
             await self._queues.drop(session, "dropped by an interrupt")
-        if (member := self._crew.get(session)) is not None:
+        if (member := self._supervisor.get(session)) is not None:
             await member.interrupt()
         await self._notes.settled()
 
@@ -135,7 +135,7 @@ class AgentControl:
 
     async def _live(self, agent: str) -> AgentRunner:
         entry = await self._current.find(agent)
-        member = self._crew.get(entry.session)
+        member = self._supervisor.get(entry.session)
         if member is None or member.is_ending or not entry.is_started:
             raise AgentNotReadyError(f"{entry.name!r} is not live; resume it first")
         return member
@@ -148,7 +148,7 @@ class AgentLifecycle:
         self,
         current: LiveIndex,
         starting: SessionFactory,
-        crew: Supervisor,
+        supervisor: Supervisor,
         tools: Orchestration,
         worktrees: WorktreeService,
         work: BackgroundTasks,
@@ -163,42 +163,46 @@ class AgentLifecycle:
         """
         self._current = current
         self._starting = starting
-        self._crew = crew
+        self._supervisor = supervisor
         self._tools = tools
         self._worktrees = worktrees
         self._work = work
 
-    async def spawn(self, wish: SpawnOptions) -> AgentInfo:
+    async def spawn(self, request: SpawnOptions) -> AgentInfo:
         """Start an agent; see ``Fleet``."""
-        if wish.parent is not None:
-            parent = await self._current.find(wish.parent)
-            wish = replace(wish, parent=parent.session)
-        options = await self._starting.check(wish)
+        if request.parent is not None:
+            parent = await self._current.find(request.parent)
+            request = replace(request, parent=parent.session)
+        options = await self._starting.check(request)
         worktree = await self._worktrees.find_wanted(options)
         if worktree is not None:
             options = replace(options, worktree=worktree)
-            return await self._started_as(self._spawn_in_worktree(replace(wish, options=options)))
-        start = await self._starting.new(wish, new_session_id())
-        first = await self._first(wish, start)
-        return await self._started_as(self._crew.start_new(start, wish.name, first))
+            return await self._started_as(
+                self._spawn_in_worktree(replace(request, options=options))
+            )
+        start = await self._starting.new(request, new_session_id())
+        first = await self._first(request, start)
+        return await self._started_as(self._supervisor.start_new(start, request.name, first))
 
-    async def _spawn_in_worktree(self, wish: SpawnOptions) -> AgentEntry:
+    async def _spawn_in_worktree(self, request: SpawnOptions) -> AgentEntry:
         """Make the worktree, then start the agent in it; a start that fails takes it along."""
-        async with self._crew.reserve_name(wish.name, wish.options.agent) as name:
-            made = await self._worktrees.make(wish.options, name)
+        async with self._supervisor.reserve_name(request.name, request.options.agent) as name:
+            made = await self._worktrees.make(request.options, name)
             try:
-                options = replace(wish.options, cwd=made.cwd)
-                start = await self._starting.new(replace(wish, options=options), new_session_id())
+                options = replace(request.options, cwd=made.cwd)
+                start = await self._starting.new(
+                    replace(request, options=options), new_session_id()
+                )
                 start = copy(start, noted=_assignment(made))
-                first = await self._first(wish, start)
-                return await self._crew.start_new(start, name, first, is_reserved=True)
+                first = await self._first(request, start)
+                return await self._supervisor.start_new(start, name, first, is_reserved=True)
             except BaseException:
                 await self._worktrees.undo(made)
                 raise
 
-    async def _first(self, wish: SpawnOptions, start: AgentStart) -> QueuedPrompt | None:
-        introduction = await self._tools.introduction(start.wish)
-        return _first(wish.prompt, wish.parent, introduction)
+    async def _first(self, request: SpawnOptions, start: AgentStart) -> QueuedPrompt | None:
+        introduction = await self._tools.introduction(start.spawn)
+        return _first(request.prompt, request.parent, introduction)
 
     async def resume(self, agent: str) -> AgentInfo:
         """Start an agent that is not live again."""
@@ -207,43 +211,45 @@ class AgentLifecycle:
             raise AgentNotReadyError(f"{entry.name!r} is already live")
         if not entry.can_resume:
             raise AgentNotReadyError(
-                f"{entry.name!r} cannot be resumed: {entry.wish.options.agent} reported no "
+                f"{entry.name!r} cannot be resumed: {entry.spawn.options.agent} reported no "
                 "session id"
             )
         await self._worktrees.check(entry)
         start = await self._starting.again(entry)
-        return await self._started_as(self._crew.start_again(start))
+        return await self._started_as(self._supervisor.start_again(start))
 
     async def fork(
         self, agent: str, *, name: str | None = None, prompt: str | None = None
     ) -> AgentInfo:
         """Start a copy of an agent with the same past."""
         entry = await self._current.find(agent)
-        member = self._crew.get(entry.session)
+        member = self._supervisor.get(entry.session)
         session = member.session if member is not None else None
         if entry.resume is None or (session is not None and not session.capabilities.forks):
             raise AgentNotReadyError(
-                f"{entry.name!r} cannot be forked: {entry.wish.options.agent} does not support it"
+                f"{entry.name!r} cannot be forked: {entry.spawn.options.agent} does not support it"
             )
-        parent = entry.wish.parent_session
-        if parent is not None and self._crew.get(parent) is None:
+        parent = entry.spawn.parent_session
+        if parent is not None and self._supervisor.get(parent) is None:
             parent = None  # no one is there any more whose it could be
         if entry.worktree is not None:
             return await self._started_as(self._fork_in_worktree(entry, parent, name, prompt))
         await self._worktrees.check(entry)
         start = await self._starting.fork(entry, new_session_id(), parent)
-        return await self._started_as(self._crew.start_new(start, name, _first(prompt)))
+        return await self._started_as(self._supervisor.start_new(start, name, _first(prompt)))
 
     async def _fork_in_worktree(
         self, entry: AgentEntry, parent: SessionId | None, name: str | None, prompt: str | None
     ) -> AgentEntry:
         """Start a copy in a worktree of its own, which is in the same state."""
-        async with self._crew.reserve_name(name, entry.wish.options.agent) as free:
+        async with self._supervisor.reserve_name(name, entry.spawn.options.agent) as free:
             made = await self._worktrees.copy(entry, free)
             try:
                 start = await self._starting.fork(entry, new_session_id(), parent, made.cwd)
                 start = copy(start, noted=_assignment(made))
-                return await self._crew.start_new(start, free, _first(prompt), is_reserved=True)
+                return await self._supervisor.start_new(
+                    start, free, _first(prompt), is_reserved=True
+                )
             except BaseException:
                 await self._worktrees.undo(made)
                 raise
@@ -258,25 +264,25 @@ class AgentLifecycle:
 
     async def _end(self, agent: str, how: ClosedAs, reason: str | None) -> None:
         entry = await self._current.find(agent)
-        await self._work.finish(self._crew.end(entry.session, how, reason))
+        await self._work.finish(self._supervisor.end(entry.session, how, reason))
 
     async def archive(self, agent: str, *, archived: bool = True) -> None:
         """Put an agent away, ending it first, or take it out again."""
         session = (await self._current.find(agent)).session
         if archived:
-            await self._work.finish(self._crew.archive(session))
-        elif self._current.get(session).standing.is_archived:
-            await self._work.finish(self._crew.unarchive(session))
+            await self._work.finish(self._supervisor.archive(session))
+        elif self._current.get(session).status.is_archived:
+            await self._work.finish(self._supervisor.unarchive(session))
 
     async def delete(self, agent: str) -> None:
         """Delete an agent that is not live for good, with all that was said."""
         session = (await self._current.find(agent)).session
-        await self._work.finish(self._crew.delete(session))
+        await self._work.finish(self._supervisor.delete(session))
 
     async def rename(self, agent: str, name: str) -> AgentInfo:
         """Give an agent another name."""
         session = (await self._current.find(agent)).session
-        await self._work.finish(self._crew.rename(session, name))
+        await self._work.finish(self._supervisor.rename(session, name))
         return self._current.info(self._current.get(session))
 
     async def _started_as(self, work: Coroutine[Any, Any, AgentEntry]) -> AgentInfo:

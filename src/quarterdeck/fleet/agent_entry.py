@@ -144,10 +144,10 @@ class AgentEntry(Struct, frozen=True, kw_only=True):
     """An agent: how it is to be, where it stands, what it has used."""
 
     session: SessionId
-    wish: SessionSpawned
+    spawn: SessionSpawned
     """As it was last started."""
     name: str
-    standing: AgentStatus = NEW_STATUS
+    status: AgentStatus = NEW_STATUS
     title: str | None = None
     model: str | None = None
     mode: str | None = None
@@ -178,18 +178,18 @@ class AgentEntry(Struct, frozen=True, kw_only=True):
     @property
     def is_native(self) -> bool:
         """Whether it is our own agent, in the host's process."""
-        return is_own_agent(self.wish.options)
+        return is_own_agent(self.spawn.options)
 
     @property
     def state(self) -> AgentStateName:
         """The word for where it stands."""
-        state = self.standing.state
-        return "running" if self.accepted is not None and self.standing.is_live else state
+        state = self.status.state
+        return "running" if self.accepted is not None and self.status.is_live else state
 
     @property
     def is_started(self) -> bool:
         """Whether it runs or is about to: someone must write its end."""
-        return self.standing.is_live or self.standing.phase == "starting"
+        return self.status.is_live or self.status.phase == "starting"
 
     @property
     def can_resume(self) -> bool:
@@ -208,7 +208,7 @@ class AgentEntry(Struct, frozen=True, kw_only=True):
         """Whether nothing will happen unless a person does something."""
         if not self.is_started:
             return True
-        if self.standing.needs_person:
+        if self.status.needs_person:
             return True
         return self.state in ("idle", "interrupted", "failed") and not self.queue
 
@@ -227,25 +227,25 @@ def fold_entry(entry: AgentEntry | None, record: Record) -> AgentEntry | None:
         return None
     return replace(
         entry,
-        standing=advance_status(entry.standing, event),
+        status=advance_status(entry.status, event),
         updated=max(entry.updated, record.time),
         last_seq=record.seq,
         **_changes(entry, event, record.seq),
     )
 
 
-def _spawned(entry: AgentEntry | None, record: Record, wish: SessionSpawned) -> AgentEntry:
+def _spawned(entry: AgentEntry | None, record: Record, spawn: SessionSpawned) -> AgentEntry:
     if entry is None:
         return AgentEntry(
             session=record.session,
-            wish=wish,
-            name=wish.name,
-            model=wish.options.model,
-            mode=wish.options.mode,
-            transport=wish.options.transport,
+            spawn=spawn,
+            name=spawn.name,
+            model=spawn.options.model,
+            mode=spawn.options.mode,
+            transport=spawn.options.transport,
             spawned=record.time,
         )
-    return replace(entry, wish=wish, name=wish.name, mode=wish.options.mode, accepted=None)
+    return replace(entry, spawn=spawn, name=spawn.name, mode=spawn.options.mode, accepted=None)
 
 
 def _changes(entry: AgentEntry, event: Event, seq: int) -> Mapping[str, Any]:
@@ -345,25 +345,25 @@ def make_agent_info(
     entry: AgentEntry, words: Mapping[MessageId, QueuedPrompt], last_seq: int = 0
 ) -> AgentInfo:
     """The agent as callers see it. ``words``: of the prompts that wait."""
-    standing = entry.standing
+    status = entry.status
     return AgentInfo(
         session=entry.session,
         name=entry.name,
-        agent=entry.wish.options.agent,
-        cwd=entry.wish.options.cwd,
+        agent=entry.spawn.options.agent,
+        cwd=entry.spawn.options.cwd,
         state=entry.state,
-        waits_for=standing.waits_for,
-        needs_person=standing.needs_person,
-        is_live=standing.is_live,
-        is_archived=standing.is_archived,
+        waits_for=status.waits_for,
+        needs_person=status.needs_person,
+        is_live=status.is_live,
+        is_archived=status.is_archived,
         can_resume=entry.can_resume,
-        reason=standing.reason,
+        reason=status.reason,
         title=entry.title,
         transport=entry.transport,
         model=entry.model,
         mode=entry.mode,
         agent_session=entry.resume,
-        parent=entry.wish.parent_session,
+        parent=entry.spawn.parent_session,
         spawned=entry.spawned,
         updated=entry.updated,
         last_seq=max(entry.last_seq, last_seq),

@@ -42,7 +42,7 @@ class AgentStart:
     """All that is needed to start an agent."""
 
     session: SessionId
-    wish: SessionSpawned
+    spawn: SessionSpawned
     opening: DriverSessionOptions
     gate: Gate
     """For agents that we drive; our own makes its own from the same configuration."""

@@ -93,7 +93,7 @@ class FleetTerminals(Protocol):
     """Terminals, by their id. An agent's screen is named like the agent, by name or id."""
 
     @fleet_method(changes=True)
-    async def open_terminal(self, wish: FleetTerminalOptions) -> TerminalInfo:
+    async def open_terminal(self, options: FleetTerminalOptions) -> TerminalInfo:
         """Start a program in a terminal; sizes are held to between 1 and 1000.
 
         Raises:
@@ -309,7 +309,7 @@ class Fleet(
     """Many agents, and terminals beside them."""
 
     @fleet_method(changes=True)
-    async def spawn(self, wish: SpawnOptions) -> AgentInfo:
+    async def spawn(self, request: SpawnOptions) -> AgentInfo:
         """Start an agent; returns once it is noted, in state ``starting``.
 
         A start that fails ends in ``failed`` with the reason; ``wait`` tells.

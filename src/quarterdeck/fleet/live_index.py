@@ -138,7 +138,7 @@ class LiveIndex:
                 self._words.pop(gone, None)
         if before is not None and self._names.get(normalize_name(before.name)) == entry.session:
             del self._names[normalize_name(before.name)]
-        if not entry.standing.is_archived:
+        if not entry.status.is_archived:
             self._names[normalize_name(entry.name)] = entry.session
 
     async def _adopt(self, entry: AgentEntry) -> None:
@@ -202,7 +202,7 @@ class LiveIndex:
         """Those that are put away."""
         stored = await self._journal.query(load_archived)
         unknown = [entry for entry in stored if entry.session not in self._entries]
-        return [e for e in self._entries.values() if e.standing.is_archived] + unknown
+        return [e for e in self._entries.values() if e.status.is_archived] + unknown
 
     def info(self, entry: AgentEntry) -> AgentInfo:
         """An agent as callers see it."""
@@ -272,11 +272,11 @@ class FleetReader:
         self, *, archived: bool = False, parent: SessionId | None = None
     ) -> list[AgentInfo]:
         """The agents: who needs a person first, then the latest to change."""
-        entries = [one for one in self._current.all() if not one.standing.is_archived]
+        entries = [one for one in self._current.all() if not one.status.is_archived]
         if archived:
             entries += await self._current.archived()
         if parent is not None:
-            entries = [one for one in entries if one.wish.parent_session == parent]
+            entries = [one for one in entries if one.spawn.parent_session == parent]
         entries.sort(key=_order)
         return [self._current.info(one) for one in entries]
 
@@ -330,7 +330,7 @@ class FleetReader:
 
     async def status(self) -> FleetStatus:
         """The fleet as a whole."""
-        entries = [one for one in self._current.all() if not one.standing.is_archived]
+        entries = [one for one in self._current.all() if not one.status.is_archived]
         agents: dict[str, int] = {}
         for one in entries:
             agents[one.state] = agents.get(one.state, 0) + 1
@@ -342,13 +342,13 @@ class FleetReader:
             log=str(self._journal.path),
             last_seq=self._journal.last,
             agents=agents,
-            needs_person=sum(one.standing.needs_person for one in entries),
+            needs_person=sum(one.status.needs_person for one in entries),
             problem=str(stalled) if stalled is not None else None,
         )
 
 
 def _order(entry: AgentEntry) -> tuple[bool, int]:
-    return not entry.standing.needs_person, -entry.last_seq
+    return not entry.status.needs_person, -entry.last_seq
 
 
 _AGAIN = 0.5

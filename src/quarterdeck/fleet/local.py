@@ -69,7 +69,7 @@ async def recover_agents(journal: Journal) -> list[SessionId]:
 
 async def _close(journal: Journal, entry: AgentEntry) -> int:
     events = ()
-    if entry.standing.is_live:
+    if entry.status.is_live:
         run = journal.history(entry.run - 1, entry.session)
         records = [record async for record in run]
         await close_children(journal, records)
@@ -120,16 +120,16 @@ class LocalFleet:
         """The worktrees of its agents, for the parts that compare and land them."""
         opener = self.worktree_service.wrap_opener(self._tools.wrap_opener(opener))
         self._checkpoints = self._make_checkpoints(places, starting)
-        self._crew = Supervisor(
+        self._supervisor = Supervisor(
             journal, current, self._notes, queues, opener, bounds, self._checkpoints
         )
-        current.takes_images = self._crew.takes_images
-        self._importing = SessionImporter(journal, current, self._notes, self._crew)
-        self._inbox = Inbox(journal, current, self._crew.gate)
-        self._granted = FleetGrants(journal, self._notes, starting.grants, self._crew.gate)
+        current.takes_images = self._supervisor.takes_images
+        self._importing = SessionImporter(journal, current, self._notes, self._supervisor)
+        self._inbox = Inbox(journal, current, self._supervisor.gate)
+        self._granted = FleetGrants(journal, self._notes, starting.grants, self._supervisor.gate)
         self._screens = AttachedWorkbenches()
         self._terminals = HostTerminals(
-            starting.environment, LiveAgentTerminals(current, self._crew)
+            starting.environment, LiveAgentTerminals(current, self._supervisor)
         )
         snapshots = self.worktree_service.snapshots
         self._radar = ConflictRadar(
@@ -137,12 +137,12 @@ class LocalFleet:
         )
         self._reader = FleetReader(journal, current)
         self._lifecycle = AgentLifecycle(
-            current, starting, self._crew, self._tools, self.worktree_service, self._work
+            current, starting, self._supervisor, self._tools, self.worktree_service, self._work
         )
         self._expose_agents(
             self._reader,
             self._lifecycle,
-            AgentControl(current, self._notes, queues, self._crew, self._work),
+            AgentControl(current, self._notes, queues, self._supervisor, self._work),
         )
         self._expose_inbox_and_terminals()
         self._expose_worktrees()
@@ -158,7 +158,7 @@ class LocalFleet:
             self.journal,
             self._current,
             self._notes,
-            lambda session: self._crew.get(session),
+            lambda session: self._supervisor.get(session),
             self.worktree_service.check,
             self._work,
         )
@@ -325,13 +325,13 @@ class LocalFleet:
 
     def _find_gate(self, session: SessionId) -> Gate | None:
         """The gate of a live agent; the tools of agents are made before there is a supervisor."""
-        return self._crew.gate(session)
+        return self._supervisor.gate(session)
 
     async def _stop(self) -> None:
         closing = start_task(self._terminals.stop(), name="fleet: stop terminals")
         await self._landing.close()
         try:
-            await self._crew.stop(_STOPPED)
+            await self._supervisor.stop(_STOPPED)
         finally:
             await closing
         await self._work.wait()
@@ -376,7 +376,7 @@ class LocalFleet:
 
     async def call_screen(self, name: str, arguments: dict[str, Any], *, by: str = "person") -> Any:
         """Let one screen do something, and return what it answers."""
-        cwd = (await self._current.find(by)).wish.options.cwd if looks_like_id(by) else None
+        cwd = (await self._current.find(by)).spawn.options.cwd if looks_like_id(by) else None
         return await self._screens.call(name, arguments, by=by, cwd=cwd)
 
     async def terminals(self) -> list[TerminalInfo]:

@@ -102,7 +102,7 @@ async def open_native(
         UnsupportedError: the wish has something that it cannot do.
         QuarterdeckError: the configuration, the model or the directory is not usable.
     """
-    wish, options = start.wish, start.opening.options
+    spawn, options = start.spawn, start.opening.options
     _check_options(options)
     given = tuple(tool.name for tool in start.tools)
     native = NativeSessionOptions(
@@ -116,8 +116,8 @@ async def open_native(
     agent = NativeAgent(places, own, store=SharedStore(journal))
     if start.is_known:
         session = await agent.load(start.session, options=native.at(""))
-    elif wish.forked_from is not None:
-        session = await agent.fork(wish.forked_from, options=native.at(""), new_id=start.session)
+    elif spawn.forked_from is not None:
+        session = await agent.fork(spawn.forked_from, options=native.at(""), new_id=start.session)
     elif options.resume is not None:
         what = f"resume {options.resume!r} under another name"
         raise UnsupportedError(NATIVE, _TRANSPORT, what, "Resume that agent, or fork it.")

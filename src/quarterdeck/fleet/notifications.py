@@ -200,7 +200,7 @@ class Notifier:
         self._settings = settings
         self._tellers = tellers
         self._now = now
-        self._told = NotificationHistory()
+        self._history = NotificationHistory()
         self._look = look
         self._waiting = BackgroundTasks()
         self._held: dict[str, PersonNotification] = {}
@@ -226,7 +226,7 @@ class Notifier:
             await self._waiting.close()
 
     def _take(self, note: PersonNotification) -> None:
-        if note.occasion not in self._settings.on or not self._told.is_new(note.key):
+        if note.occasion not in self._settings.on or not self._history.is_new(note.key):
             return
         if is_quiet(self._settings.quiet, self._now()):
             self._hold(note)

@@ -190,7 +190,7 @@ def was_asked(connection: sqlite3.Connection, request: RequestId) -> bool:
 
 
 def _row(entry: AgentEntry) -> tuple[Any, ...]:
-    archived = int(entry.standing.is_archived)
+    archived = int(entry.status.is_archived)
     key = normalize_name(entry.name)
     started = int(entry.is_started)
     return entry.session, key, archived, started, entry.last_seq, _encoder.encode(entry)

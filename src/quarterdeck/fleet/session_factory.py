@@ -48,8 +48,8 @@ class AgentOpener:
 
     async def __call__(self, start: AgentStart, sink: EventSink) -> DriverSession:
         """Start the agent. Raises QuarterdeckError."""
-        wish = start.wish
-        options = wish.options
+        spawn = start.spawn
+        options = spawn.options
         if is_own_agent(options):
             from .native_driver import open_native
 
@@ -107,15 +107,15 @@ class SessionFactory:
         """
         return find_agent(agent, self.places)
 
-    async def check(self, wish: SpawnOptions) -> SessionOptions:
+    async def check(self, request: SpawnOptions) -> SessionOptions:
         """The options of a wish, with the agent's own name.
 
         Raises:
             InvalidOptionsError, UnknownAgentError, BadAgentFileError: it cannot be.
         """
-        await asyncio.to_thread(_check_options, wish)
-        agent = await asyncio.to_thread(self.find, wish.options.agent)
-        return replace(wish.options, agent=agent.name)
+        await asyncio.to_thread(_check_options, request)
+        agent = await asyncio.to_thread(self.find, request.options.agent)
+        return replace(request.options, agent=agent.name)
 
     def load_settings(self, directory: str) -> Settings:
         """The settings that count in a directory; a project's own count if it is trusted.
@@ -126,19 +126,19 @@ class SessionFactory:
         config = load_config(self.places, directory=path, environ=self.environment, trusted=trusted)
         return config.settings
 
-    async def new(self, wish: SpawnOptions, session: SessionId) -> AgentStart:
+    async def new(self, request: SpawnOptions, session: SessionId) -> AgentStart:
         """A start for a wish; its name is not settled yet.
 
         Raises:
             InvalidOptionsError, UnknownAgentError, BadAgentFileError, RuleError, UnknownModeError,
                 ConfigError: it cannot be.
         """
-        options = await self.check(wish)
+        options = await self.check(request)
         spawned = SessionSpawned(
-            name=wish.name or "",
+            name=request.name or "",
             options=options,
-            parent_session=wish.parent,
-            lead=wish.lead,
+            parent_session=request.parent,
+            lead=request.lead,
         )
         return await self._start(session, spawned, options)
 
@@ -148,7 +148,7 @@ class SessionFactory:
         Raises:
             RuleError, UnknownModeError, ConfigError: the configuration has become wrong.
         """
-        is_native, last = entry.is_native, entry.wish.options
+        is_native, last = entry.is_native, entry.spawn.options
         # Our own agent finds model and effort in its past; others get them again if they got them.
         model = entry.model if last.model is not None and not is_native else None
         options = replace(
@@ -160,11 +160,11 @@ class SessionFactory:
             # A copy is made once.
             fork=not is_native
             and entry.agent_session is None
-            and (last.fork or entry.wish.forked_from is not None),
+            and (last.fork or entry.spawn.forked_from is not None),
         )
         await self._recall_grants(entry.session)
-        wish = replace(entry.wish, name=entry.name, options=options)
-        start = await self._start(entry.session, wish, options)
+        spawn = replace(entry.spawn, name=entry.name, options=options)
+        start = await self._start(entry.session, spawn, options)
         return copy(start, is_known=entry.is_known, missing=options.missing_values)
 
     async def fork(
@@ -175,7 +175,7 @@ class SessionFactory:
         cwd: str | None = None,
     ) -> AgentStart:
         """A start for a copy of an agent, possibly elsewhere. Raises as ``again``."""
-        last = entry.wish.options
+        last = entry.spawn.options
         if cwd is not None:
             last = replace(last, cwd=cwd)
         options = replace(
@@ -186,18 +186,18 @@ class SessionFactory:
             resume=entry.resume,
             fork=not entry.is_native,
         )
-        wish = replace(
-            entry.wish,
+        spawn = replace(
+            entry.spawn,
             name="",
             options=options,
             forked_from=entry.session,
             parent_session=parent,
         )
-        start = await self._start(session, wish, options)
+        start = await self._start(session, spawn, options)
         return copy(start, missing=options.missing_values)
 
     async def _start(
-        self, session: SessionId, wish: SessionSpawned, options: SessionOptions
+        self, session: SessionId, spawn: SessionSpawned, options: SessionOptions
     ) -> AgentStart:
         """A start with these options, which have values that the wish for the log does not."""
         gate, around = await make_gate(
@@ -216,10 +216,10 @@ class SessionFactory:
         opening = DriverSessionOptions(
             # The worktree is there already, and ``cwd`` is in it.
             options=replace(options.without_missing(), worktree=None),
-            parent_session=wish.parent_session,
+            parent_session=spawn.parent_session,
         )
-        wish = replace(wish, options=options)
-        return AgentStart(session=session, wish=wish, opening=opening, gate=gate, around=around)
+        spawn = replace(spawn, options=options)
+        return AgentStart(session=session, spawn=spawn, opening=opening, gate=gate, around=around)
 
     async def _recall_grants(self, session: SessionId) -> None:
         """What was allowed for a session holds when it runs again."""
@@ -228,8 +228,8 @@ class SessionFactory:
         await self.grants.add(one for one in found if one.id not in known)
 
 
-def _check_options(wish: SpawnOptions) -> None:
-    given = wish.options
+def _check_options(request: SpawnOptions) -> None:
+    given = request.options
     for field, path in (("cwd", given.cwd), *(("roots", root) for root in given.roots)):
         if not Path(path).is_absolute():
             raise InvalidOptionsError(f"{field}: {path!r} is not absolute; write the whole path")
@@ -237,5 +237,5 @@ def _check_options(wish: SpawnOptions) -> None:
             raise InvalidOptionsError(f"{field}: there is no directory {path!r}")
     if given.fork and given.resume is None:
         raise InvalidOptionsError("fork: it needs a session to copy; set resume")
-    if wish.prompt is not None and not wish.prompt.strip():
+    if request.prompt is not None and not request.prompt.strip():
         raise InvalidOptionsError("prompt: it is empty; omit it to send one later")

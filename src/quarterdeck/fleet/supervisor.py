@@ -126,12 +126,12 @@ class Supervisor:
                 AgentNotReadyError, JournalError: nothing runs.
         """
         async with self._naming:
-            await self._check_parent(start.wish.parent_session)
+            await self._check_parent(start.spawn.parent_session)
             taken = self._current.names()
             if not is_reserved:
                 taken |= self._reserved
-            start = _named(start, choose_free_name(name, start.wish.options.agent, taken))
-            events = (start.wish, *start.noted, *_missing(start), *_queueing(first))
+            start = _named(start, choose_free_name(name, start.spawn.options.agent, taken))
+            events = (start.spawn, *start.noted, *_missing(start), *_queueing(first))
             return await self._start(start, events)
 
     async def start_again(self, start: AgentStart) -> AgentEntry:
@@ -144,15 +144,15 @@ class Supervisor:
                 raise AgentNotReadyError(f"{entry.name!r} is already live")
             if start.session in self._leaving:
                 raise AgentNotReadyError(f"{entry.name!r} is being deleted")
-            if entry.standing.is_archived:
+            if entry.status.is_archived:
                 raise AgentNotReadyError(f"{entry.name!r} is archived; unarchive it first")
             if (last := self._members.get(start.session)) is not None:
                 await last.over()  # its end is written, and it is about to go
             start = _named(start, entry.name)
-            return await self._start(start, (start.wish, *_missing(start)))
+            return await self._start(start, (start.spawn, *_missing(start)))
 
     async def adopt(
-        self, session: SessionId, wish: SessionSpawned, name: str | None, time: int
+        self, session: SessionId, spawn: SessionSpawned, name: str | None, time: int
     ) -> None:
         """Note an agent that ran elsewhere, under a free name; nothing is started.
 
@@ -164,8 +164,8 @@ class Supervisor:
             if self._is_stopping:
                 raise AgentNotReadyError("the host is stopping; start it again first")
             taken = self._current.names() | self._reserved
-            free = choose_free_name(name, wish.options.agent, taken)
-            await self._notes.note(session, replace(wish, name=free), time=time)
+            free = choose_free_name(name, spawn.options.agent, taken)
+            await self._notes.note(session, replace(spawn, name=free), time=time)
 
     async def _start(self, start: AgentStart, events: tuple[Event, ...]) -> AgentEntry:
         if self._is_stopping:
@@ -208,7 +208,7 @@ class Supervisor:
                 raise FleetLimitError(
                     f"agents may be nested at most {self._bounds.depth} levels deep"
                 )
-            parent = entry.wish.parent_session
+            parent = entry.spawn.parent_session
 
     # Ending
 
@@ -271,7 +271,7 @@ class Supervisor:
 
     def _offspring(self, session: SessionId) -> Iterator[SessionId]:
         for entry in tuple(self._current.all()):
-            if entry.wish.parent_session == session:
+            if entry.spawn.parent_session == session:
                 yield entry.session
                 yield from self._offspring(entry.session)
 
@@ -289,10 +289,10 @@ class Supervisor:
         while True:
             await self.end(session, "closed", None)
             async with self._naming:
-                standing = self._current.get(session).standing
+                status = self._current.get(session).status
                 if self._current.get(session).is_started:
                     continue  # someone has resumed it in between
-                if not standing.is_archived:
+                if not status.is_archived:
                     await self._notes.note(session, SessionChanged(archived=True))
                 return
 
@@ -317,7 +317,7 @@ def _missing(start: AgentStart) -> tuple[Event, ...]:
 
 
 def _named(start: AgentStart, name: str) -> AgentStart:
-    return copy(start, wish=replace(start.wish, name=name))
+    return copy(start, spawn=replace(start.spawn, name=name))
 
 
 def _queueing(first: QueuedPrompt | None) -> tuple[Event, ...]:

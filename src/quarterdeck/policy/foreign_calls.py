@@ -158,7 +158,7 @@ def call_from_tool(
     ``locations`` are the paths that it announces; ``title`` is used when it says nothing else,
     and is never certain.
     """
-    mcp = _mcp_tool(name) if name is not None else _told_mcp_tool(title, raw_input)
+    mcp = _mcp_tool(name) if name is not None else _described_mcp_tool(title, raw_input)
     known = _TOOLS.get(bare_name(name or ""))
     found = _Findings()
     if known is not None and kind not in (known, "other") and not _kin(known, kind):
@@ -196,7 +196,7 @@ def _mcp_tool(name: str | None) -> McpTool | None:
     return McpTool(server=server, tool=tool)
 
 
-def _told_mcp_tool(title: str, raw_input: Any) -> McpTool | None:
+def _described_mcp_tool(title: str, raw_input: Any) -> McpTool | None:
     """A tool that is described by its title and its input alike, as codex does; never by one
     alone.
     """

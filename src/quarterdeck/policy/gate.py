@@ -110,7 +110,7 @@ class PermissionRefused(Struct, frozen=True):
 
     reason: str
     """For the log and the person."""
-    told: str
+    model_reason: str
     """For the model."""
     option: str | None = None
     """The option that a person chose; None when policy decided or no one chose."""
@@ -215,7 +215,7 @@ class Gate(Struct, kw_only=True, eq=False):
                 options = self._options(call, question.options)
                 ready = msgspec.structs.replace(question, options=options, reason=urge.reason)
                 return await self._ask_person(emit, ready, call, contained)
-            case Ask(standing=True) if urge is not None and urge.effect == "allow":
+            case Ask(lasting_options=True) if urge is not None and urge.effect == "allow":
                 await emit(_decided(question, urge.by, allow=True))
                 return PermissionGranted(containment=contained)
             case Allow() as allowed:
@@ -455,11 +455,13 @@ class Gate(Struct, kw_only=True, eq=False):
         if not theirs:
             return ours
         taken = {option.option_id for option in theirs}
-        standing = [o for o in ours if o.kind.endswith("_always") and o.option_id not in taken]
+        lasting_options = [
+            o for o in ours if o.kind.endswith("_always") and o.option_id not in taken
+        ]
         # The one who says "always" means ours: what the agent itself remembers we cannot take back.
         once = [o for o in theirs if not o.kind.endswith("_always")]
         lasting = [o for o in theirs if o.kind.endswith("_always")]
-        return (*once, *standing, *lasting)
+        return (*once, *lasting_options, *lasting)
 
 
 def _resolve(waiting: "asyncio.Future[Any] | None", value: object) -> bool:

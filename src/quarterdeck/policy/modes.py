@@ -171,11 +171,11 @@ _WITH_SANDBOX = SandboxState(in_force=True)
 
 def is_wider(one: Mode, other: Mode) -> bool:
     """Whether a mode lets something pass that another does not; full-auto as in a sandbox."""
-    deeds: tuple[ActionKind, ...] = get_args(ActionKind)
+    actions: tuple[ActionKind, ...] = get_args(ActionKind)
     return any(
         _ORDER[mode_answer(one, action, _WITH_SANDBOX)]
         > _ORDER[mode_answer(other, action, _WITH_SANDBOX)]
-        for action in deeds
+        for action in actions
     )
 
 

@@ -66,7 +66,7 @@ class _Terminal:
     way: _Way
     output: str = ""
     is_cut: bool = False
-    told_at: int = 0
+    sent_at: int = 0
 
     def add(self, data: str) -> None:
         self.output += data
@@ -269,9 +269,9 @@ class UpdateTranslator:
         if terminal.way == "meta":
             meta = _terminal_meta(event)
             return (acp.ToolCallUpdate(tool_call_id=terminal.call, meta=meta),)
-        if isinstance(event, TerminalExited) or time - terminal.told_at < _EVERY:
+        if isinstance(event, TerminalExited) or time - terminal.sent_at < _EVERY:
             return ()  # the end of the call shows the rest
-        terminal.told_at = time
+        terminal.sent_at = time
         shown = _shown(self._calls[terminal.call])
         return (acp.ToolCallUpdate(tool_call_id=terminal.call, content=shown),)
 

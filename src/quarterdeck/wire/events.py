@@ -15,7 +15,7 @@ those of sub-agents and goals in ``child_events`` and ``goal_events``, those abo
 
 from typing import Any, Literal, TypeAlias
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, field
 
 from .content import ContentBlock
 from .conversation import Message, ToolResultPart
@@ -178,7 +178,7 @@ class Prompted(Value, frozen=True, kw_only=True, tag_field="type", tag="prompted
     """With origin ``agent``: the session that sent it."""
     steers: bool = False
     """Injected into the running turn rather than starting one."""
-    told: tuple[ContentBlock, ...] | None = None
+    model_content: tuple[ContentBlock, ...] | None = field(default=None, name="told")
     """What the model is sent instead of ``content``: what a command stands for; nothing at all
     where the command was answered without it. None: ``content``. Native agent only."""
 

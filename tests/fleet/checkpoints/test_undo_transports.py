@@ -19,7 +19,7 @@ from quarterdeck.fleet.local import LocalFleet
 from quarterdeck.wire.events import Prompted, TurnEnded
 from tests.support.deadlines import SOON
 from tests.support.driver_rig import Rig
-from tests.support.scripted_fleet import events_of, fleet_of, places_in, wish
+from tests.support.scripted_fleet import events_of, fleet_of, new_agent, places_in
 from tests.support.work_trees import new_repository, state_of, untouched
 from tests.support.working_agents import prompt, workers
 
@@ -47,7 +47,7 @@ async def test_a_file_that_nobody_told_of_is_undone(rig: str, tmp_path: Path):
 
     places = places_in(tmp_path / "home")
     async with LocalFleet.open(places, {}, open_session=open_session) as fleet:
-        await fleet.spawn(wish(work, name="ann", mode="full-auto"))
+        await fleet.spawn(new_agent(work, name="ann", mode="full-auto"))
         await fleet.wait(["ann"], timeout=SOON)
         await prompt(fleet, "ann", "sneak-run printf 'two' > a.txt && echo new > new.txt")
         assert (await fleet.agent("ann")).state == "idle", await events_of(fleet, "ann")
@@ -167,7 +167,7 @@ async def test_an_agent_that_can_goes_back_in_its_conversation(rig: str, mode: s
 
     places = places_in(tmp_path / "home")
     async with LocalFleet.open(places, {}, open_session=open_session) as fleet:
-        await fleet.spawn(wish(work, name="ann", mode=mode))
+        await fleet.spawn(new_agent(work, name="ann", mode=mode))
         await fleet.wait(["ann"], timeout=SOON)
         for number in (1, 2):
             await prompt(fleet, "ann", f"sneak-run echo {number} > n{number}")

@@ -12,7 +12,7 @@ from quarterdeck.fleet.errors import AgentNotReadyError
 from quarterdeck.fleet.local import LocalFleet
 from quarterdeck.wire.worktrees import WorktreeOptions
 from tests.support.deadlines import SOON
-from tests.support.scripted_fleet import Casting, fleet_of, places_in, wish
+from tests.support.scripted_fleet import Casting, fleet_of, new_agent, places_in
 from tests.support.work_trees import new_repository, state_of, untouched
 from tests.support.working_agents import prompt, workers
 
@@ -35,7 +35,7 @@ def project(tmp_path: Path) -> Path:
 
 async def spawn(fleet: LocalFleet, project: Path, name: str) -> Path:
     """The top of the worktree of a new agent."""
-    wanted = wish(project, name=name, mode="full-auto", worktree=WorktreeOptions())
+    wanted = new_agent(project, name=name, mode="full-auto", worktree=WorktreeOptions())
     info = await fleet.spawn(wanted)
     await fleet.wait([name], timeout=SOON)
     assert info.worktree is not None
@@ -64,7 +64,7 @@ async def test_a_state_directory_within_a_work_tree_is_no_part_of_it(
 ):
     work = await asyncio.to_thread(new_repository, tmp_path / "work", {"a.txt": "a\n"})
     async with fleet_of(work / "home", casting) as fleet:
-        await fleet.spawn(wish(work, name="ann", mode="full-auto"))
+        await fleet.spawn(new_agent(work, name="ann", mode="full-auto"))
         await fleet.wait(["ann"], timeout=SOON)
         inside = await spawn(fleet, work, "bob")
         assert inside.is_relative_to(work)

@@ -188,7 +188,7 @@ async def test_garbage_gets_an_error_and_hurts_nobody(line: Line, connect: Any):
     assert (await line.ask("fleet/nothing"))["error"]["code"] == -32601
     wrong = await line.ask("fleet/agents", archive=True)
     assert (wrong["error"]["code"], "archive" in wrong["error"]["message"]) == (-32602, True)
-    assert (await line.ask("fleet/spawn", wish={"name": 1}))["error"]["code"] == -32602
+    assert (await line.ask("fleet/spawn", request={"name": 1}))["error"]["code"] == -32602
     async with connect() as client:
         assert await client.agents() == []
 
@@ -259,8 +259,8 @@ async def test_a_client_that_goes_in_the_middle_ends_nothing(
     fleet.spawn_gate.clear()
     line = await Line.connect(socket)
     await line.hello()
-    wish = {"options": {"cwd": "/"}, "name": "ann", "prompt": "work"}
-    asked = {"jsonrpc": "2.0", "id": 2, "method": "fleet/spawn", "params": {"wish": wish}}
+    request = {"options": {"cwd": "/"}, "name": "ann", "prompt": "work"}
+    asked = {"jsonrpc": "2.0", "id": 2, "method": "fleet/spawn", "params": {"request": request}}
     line.writer.write(json.dumps(asked).encode() + b"\n")
     await line.ask("fleet/agents")
     line.writer.transport.abort()

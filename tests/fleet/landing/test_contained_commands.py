@@ -15,7 +15,7 @@ from quarterdeck.wire.events import CommandRan
 from quarterdeck.wire.worktrees import WorktreeOptions
 from tests.support.deadlines import SOON
 from tests.support.puppet_fleet import leading
-from tests.support.scripted_fleet import Casting, events_of, fleet_of, wish
+from tests.support.scripted_fleet import Casting, events_of, fleet_of, new_agent
 from tests.support.work_trees import git, new_repository, state_of, untouched
 
 pytestmark = pytest.mark.sandbox
@@ -74,7 +74,9 @@ def settings(folder: Path, text: str) -> None:
 
 async def start(fleet: LocalFleet, folder: Path, files: dict[str, str]) -> Path:
     options = WorktreeOptions(base="main")
-    await fleet.spawn(wish(folder / "project", name="ann", prompt="say done", worktree=options))
+    await fleet.spawn(
+        new_agent(folder / "project", name="ann", prompt="say done", worktree=options)
+    )
     await fleet.wait(["ann"], timeout=SOON)
     worktree = (await fleet.agent("ann")).worktree
     assert worktree is not None
@@ -192,6 +194,6 @@ async def test_a_set_up_is_contained_for_the_child_of_an_agent_alone(
         assert "worked" in command.output
         assert (project / "pwned").exists() == (kind == "none")
         (project / "pwned").unlink(missing_ok=True)
-        await led.fleet.spawn(wish(project, name="own", worktree=WorktreeOptions()))
+        await led.fleet.spawn(new_agent(project, name="own", worktree=WorktreeOptions()))
         await led.there("own")
         assert (project / "pwned").exists(), "what a person starts runs as the person"

@@ -28,7 +28,7 @@ from quarterdeck.wire.worktrees import Worktree, WorktreeOptions
 from tests.support.deadlines import SOON
 from tests.support.hostile_repository import make_hostile_repository
 from tests.support.landing_cases import tip_of
-from tests.support.scripted_fleet import Casting, events_of, fleet_of, places_in, wish
+from tests.support.scripted_fleet import Casting, events_of, fleet_of, new_agent, places_in
 from tests.support.work_trees import git, new_repository, state_of
 
 
@@ -48,7 +48,7 @@ class Yard:
             git, self.project, "worktree", "add", "-q", "-b", f"quarterdeck/{name}", str(top)
         )
         base = await asyncio.to_thread(tip_of, self.project, "main")
-        info = await self.fleet.spawn(wish(top, name=name, prompt=prompt))
+        info = await self.fleet.spawn(new_agent(top, name=name, prompt=prompt))
         value = Worktree(
             path=str(top),
             repository=str(self.project),
@@ -157,7 +157,7 @@ async def test_a_running_turn_is_not_landed_unless_asked_for(yard: Yard):
 
 
 async def test_agents_without_a_worktree_and_branches_that_are_wrong_are_refused(yard: Yard):
-    await yard.fleet.spawn(wish(yard.project, name="bob"))
+    await yard.fleet.spawn(new_agent(yard.project, name="bob"))
     refused = await yard.land("bob")
     assert refused.state == "refused" and "has no worktree" in refused.reason
     with pytest.raises(LandingRefusedError):
@@ -332,7 +332,7 @@ async def test_a_worktree_that_landed_while_its_agent_was_live_goes_when_it_ends
 ):
     (yard.folder / "home" / "config.toml").write_text(f"[worktrees]\nkeep_days = {days}\n")
     for name in ("ann", "bob"):
-        options = wish(yard.project, name=name, prompt="say done", worktree=WorktreeOptions())
+        options = new_agent(yard.project, name=name, prompt="say done", worktree=WorktreeOptions())
         await yard.fleet.spawn(options)
     await yard.fleet.wait(["ann", "bob"], timeout=SOON)
     info = await yard.fleet.agent("ann")
@@ -355,7 +355,7 @@ async def test_a_worktree_that_landed_while_its_agent_was_live_goes_when_it_ends
 
 async def test_worktrees_of_ended_agents_go_after_a_landing_if_that_is_set(yard: Yard):
     (yard.folder / "home" / "config.toml").write_text("[worktrees]\nkeep_days = 0\n")
-    options = wish(yard.project, name="ann", prompt="say done", worktree=WorktreeOptions())
+    options = new_agent(yard.project, name="ann", prompt="say done", worktree=WorktreeOptions())
     await yard.fleet.spawn(options)
     await yard.fleet.wait(["ann"], timeout=SOON)
     info = await yard.fleet.agent("ann")
@@ -379,7 +379,7 @@ async def test_worktrees_of_ended_agents_go_after_a_landing_if_that_is_set(yard:
 
 
 async def spawn_with_worktree(yard: Yard, name: str) -> Path:
-    await yard.fleet.spawn(wish(yard.project, name=name, worktree=WorktreeOptions()))
+    await yard.fleet.spawn(new_agent(yard.project, name=name, worktree=WorktreeOptions()))
     await yard.fleet.wait([name], timeout=SOON)
     info = await yard.fleet.agent(name)
     assert info.worktree is not None
@@ -558,7 +558,7 @@ async def test_a_hostile_repository_runs_nothing(folder: Path):
         path.write_text("x = 2\n")
     (work / "a.txt").write_text("one\n")
     async with fleet_of(folder / "home") as fleet:
-        info = await fleet.spawn(wish(work, name="ann"))
+        info = await fleet.spawn(new_agent(work, name="ann"))
         yard = Yard(fleet, Casting(), folder)
         base = await in_thread(tip_of, top, "main")
         value = Worktree(

@@ -372,7 +372,7 @@ async def test_a_lead_gives_no_mode_that_may_skip_permissions_but_its_own(led: L
 
 
 def test_a_child_has_no_tool_that_its_lead_is_denied(tmp_path: Path):
-    wish = SpawnOptions.of(cwd=str(tmp_path), denied_tools=("bash",))
+    request = SpawnOptions.of(cwd=str(tmp_path), denied_tools=("bash",))
     held = SessionOptions(cwd=str(tmp_path), denied_tools=("fetch",))
-    child = narrow_options(wish, SessionSpawned(name="boss", options=held), "ask")
+    child = narrow_options(request, SessionSpawned(name="boss", options=held), "ask")
     assert child.options.denied_tools == ("fetch", "bash")

@@ -28,7 +28,7 @@ from quarterdeck.wire.tool_calls import ToolCallLocation
 from quarterdeck.wire.worktrees import ChangeCounts, ConflictFile, Worktree
 from tests.support.agent_worktrees import add_worktree
 from tests.support.deadlines import SOON
-from tests.support.scripted_fleet import Casting, PlayedLink, events_of, fleet_of, wish
+from tests.support.scripted_fleet import Casting, PlayedLink, events_of, fleet_of, new_agent
 from tests.support.work_trees import git, new_repository
 
 TIDES = "def rise(moon):\n    return moon\n\n\ndef fall(moon):\n    return -moon\n"
@@ -88,7 +88,7 @@ async def start(fleet: LocalFleet, project: Path, name: str, **fields: object) -
     worktree = await asyncio.to_thread(add_worktree, project, name)
     # Its tool calls are allowed: what is tested here is what they write.
     options = {"mode": "full-auto", **fields}
-    info = await fleet.spawn(wish(Path(worktree.path), name=name, **options))
+    info = await fleet.spawn(new_agent(Path(worktree.path), name=name, **options))
     await fleet.journal.append(info.session, WorktreeAssigned(worktree=worktree))
     return worktree
 
@@ -280,7 +280,7 @@ async def test_work_that_has_landed_conflicts_with_nobody(fleet, project):
 
 async def test_agents_in_one_directory_are_told_by_their_edits(fleet, project):
     for name in ("ann", "bob", "cy"):
-        await fleet.spawn(wish(project, name=name, mode="full-auto"))
+        await fleet.spawn(new_agent(project, name=name, mode="full-auto"))
     await write(fleet, "ann", "notes.txt", "ann\n")
     await write(fleet, "cy", "other.txt", "cy\n")
     await write(fleet, "bob", str(project / "notes.txt"), "bob\n")
@@ -296,7 +296,7 @@ async def test_agents_in_one_directory_are_told_by_their_edits(fleet, project):
 
 async def test_agents_in_one_worktree_are_told_by_their_edits(fleet, project):
     tree = await start(fleet, project, "ann")
-    info = await fleet.spawn(wish(Path(tree.path), name="bob", mode="full-auto"))
+    info = await fleet.spawn(new_agent(Path(tree.path), name="bob", mode="full-auto"))
     await fleet.journal.append(info.session, WorktreeAssigned(worktree=tree))
     for name in ("ann", "bob"):
         await write(fleet, name, "notes.txt", f"{name}\n")

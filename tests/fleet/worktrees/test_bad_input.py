@@ -120,9 +120,9 @@ async def test_without_git_everything_says_so_and_undo_works(
 
 
 def spawn_options(site: Site, **options):
-    from tests.support.scripted_fleet import wish
+    from tests.support.scripted_fleet import new_agent
 
-    return wish(site.project, name="new", worktree=WorktreeOptions(**options))
+    return new_agent(site.project, name="new", worktree=WorktreeOptions(**options))
 
 
 async def test_a_locked_index_stops_only_what_would_write_it(site: Site):
@@ -187,7 +187,7 @@ async def test_names_that_are_no_text_are_reviewed_landed_and_undone(site: Site)
     top = os.fsencode(site.top)
     await prompt(site.fleet, "ann", "nothing")
     link = site.casting.links[-1]
-    assert link.start_.wish.options.cwd == str(site.top)
+    assert link.start_.spawn.options.cwd == str(site.top)
     for name in ODD:
         for path in (name, b"in " + name + b"/x"):
             os.makedirs(os.path.dirname(top + b"/" + path), exist_ok=True)  # noqa: PTH103, PTH120

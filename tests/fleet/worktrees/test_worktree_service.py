@@ -21,7 +21,7 @@ from quarterdeck.fleet.local import LocalFleet
 from quarterdeck.wire.events import CommandRan, NoticePosted, WorktreeAssigned, WorktreeReleased
 from quarterdeck.wire.worktrees import WorktreeOptions
 from tests.support.deadlines import SOON
-from tests.support.scripted_fleet import Casting, events_of, fleet_of, places_in, wish
+from tests.support.scripted_fleet import Casting, events_of, fleet_of, new_agent, places_in
 from tests.support.work_trees import git, new_repository, state_of, untouched
 
 
@@ -51,7 +51,7 @@ async def settings(project: Path, home: Path, text: str) -> None:
 async def spawn(fleet: LocalFleet, cwd: Path, agent: str | None = None, **options):
     wants = options.pop("wants", True)
     more = {"worktree": WorktreeOptions(**options)} if wants else {}
-    info = await fleet.spawn(wish(cwd, name=agent, **more))
+    info = await fleet.spawn(new_agent(cwd, name=agent, **more))
     await fleet.wait([info.session], timeout=SOON)
     return await fleet.agent(info.session)
 
@@ -158,7 +158,7 @@ async def test_a_base_that_is_no_commit_is_refused_by_name(fleet, project, name)
     ],
 )
 async def test_a_name_is_one_part_of_a_path_and_of_a_branch(fleet, project, tmp_path, name, made):
-    options = wish(project, name="docs", worktree=WorktreeOptions(name=name))
+    options = new_agent(project, name="docs", worktree=WorktreeOptions(name=name))
     if made is None:
         with pytest.raises((InvalidOptionsError, WorktreeError)):
             await fleet.spawn(options)
@@ -306,7 +306,7 @@ async def test_an_agent_that_was_killed_while_its_worktree_was_prepared_can_be_r
 ):
     wait = "test -e go || { touch began; sleep 60; }"
     await settings(project, tmp_path / "home", f'setup = ["{wait}"]')
-    info = await fleet.spawn(wish(project, name="docs", worktree=WorktreeOptions()))
+    info = await fleet.spawn(new_agent(project, name="docs", worktree=WorktreeOptions()))
     top = Path(info.worktree.path)
     async with asyncio.timeout(SOON):
         while not (top / "began").exists():

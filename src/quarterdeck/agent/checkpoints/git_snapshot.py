@@ -159,10 +159,10 @@ def _converted(
         answer = repository.ask(words, index=str(index), given=names, seconds=deadline.left())
     except GitError as error:
         raise SnapshotError(str(error)) from error
-    said = answer.data.split(b"\0")
+    output = answer.data.split(b"\0")
     filtered: set[bytes] = set()
     resized: set[bytes] = set()
-    for name, attribute, value in zip(said[0::3], said[1::3], said[2::3], strict=False):
+    for name, attribute, value in zip(output[0::3], output[1::3], output[2::3], strict=False):
         if value not in (b"unspecified", b"unset"):
             if attribute in _FILTERED:
                 filtered.add(name)
@@ -295,8 +295,8 @@ class ShadowRepository:
             return []
         deadline = Deadline(60)
         words = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev")
-        said = self._git.run(*words, before.tree, after.tree, deadline=deadline).split(b"\0")
-        raw = list(zip(said[0:-1:2], said[1::2], strict=True))
+        output = self._git.run(*words, before.tree, after.tree, deadline=deadline).split(b"\0")
+        raw = list(zip(output[0:-1:2], output[1::2], strict=True))
         if len(raw) > _MOST_CHANGES:
             raise SnapshotError(f"more than {_MOST_CHANGES} files changed")
         kept = self._keep({object_ for head, _ in raw for object_ in _objects(head)}, blobs)
@@ -402,8 +402,8 @@ class ShadowRepository:
         for start in range(0, len(wanted), _TOGETHER):
             some = wanted[start : start + _TOGETHER]
             given = "".join(f"{one}\n" for one in some).encode()
-            said = self._git.run("cat-file", "--batch", deadline=deadline, given=given)
-            for name, data in _batch(said):
+            output = self._git.run("cat-file", "--batch", deadline=deadline, given=given)
+            for name, data in _batch(output):
                 kept[name] = blobs.put(data)
         return kept
 
@@ -484,17 +484,17 @@ def _entry(mode: bytes, object_: str, kept: dict[str, str]) -> FileState | None:
             return FileState(kind="file", digest=kept[object_], executable=mode == b"100755")
 
 
-def _batch(said: bytes) -> Iterator[tuple[str, bytes]]:
+def _batch(output: bytes) -> Iterator[tuple[str, bytes]]:
     """What ``cat-file --batch`` says: a line with name, kind and size, then so many bytes."""
     at = 0
-    while at < len(said):
-        end = said.index(b"\n", at)
-        words = said[at:end].split(b" ")
+    while at < len(output):
+        end = output.index(b"\n", at)
+        words = output[at:end].split(b" ")
         if words[-1] == b"missing":
             at = end + 1
             continue
         size = int(words[2])
-        yield words[0].decode(), said[end + 1 : end + 1 + size]
+        yield words[0].decode(), output[end + 1 : end + 1 + size]
         at = end + 2 + size
 
 

@@ -258,7 +258,7 @@ class _Watch:
         self._snapshots = asyncio.Lock()
         self._beginning: asyncio.Task[PendingSnapshot] | None = None
         self._finishing: asyncio.Task[tuple[Event, ...]] | None = None
-        self._is_told = False
+        self._was_reported = False
 
     @property
     def is_open(self) -> bool:
@@ -300,8 +300,8 @@ class _Watch:
         await asyncio.to_thread((await self._checkpoints.snapshots()).forget)
 
     async def _tell_once(self, turn: "Turn", problem: str) -> None:
-        if not self._is_told:
-            self._is_told = True
+        if not self._was_reported:
+            self._was_reported = True
             await turn.emit(make_snapshot_notice(problem))
 
     async def _settle_earlier(self) -> None:
@@ -339,7 +339,7 @@ class _Watch:
             return await asyncio.to_thread(snapshots.finish, pending)
         except Exception as error:  # a turn must come to its end
             problem = _problem(error)
-            return () if self._is_told else (make_snapshot_notice(problem),)
+            return () if self._was_reported else (make_snapshot_notice(problem),)
 
 
 def _problem(error: Exception) -> str:

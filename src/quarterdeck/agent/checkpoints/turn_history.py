@@ -24,7 +24,7 @@ from quarterdeck.wire.ids import MessageId, TurnId
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.tasks import run_to_end
 
-from ..content_parts import told_content
+from ..content_parts import model_content
 from ..conversation import Conversation
 from .errors import NothingToUndoError
 from .file_state import FileChange, FileState, Manifest
@@ -38,10 +38,10 @@ __all__ = [
     "TurnLedger",
     "TurnState",
     "begins_turn",
+    "conversation_records",
     "find_turn",
     "read_ledger",
     "rebuild_conversation",
-    "told_records",
 ]
 
 _LONGEST = 80
@@ -59,7 +59,7 @@ class TurnState(Struct, frozen=True, kw_only=True):
     """Microseconds since the epoch."""
     checkpoint: Checkpointed | None = None
     """None: it changed no files."""
-    is_told: bool = True
+    in_conversation: bool = True
     """The model hears of it."""
     is_applied: bool = True
     """Its changes to files are in place."""
@@ -118,30 +118,30 @@ def _begin(turns: dict[TurnId, TurnState], turn: TurnId, prompted: Prompted, tim
     turns[turn] = TurnState(number=len(turns) + 1, id=turn, prompt=_line(prompted), time=time)
 
 
-def told_records(records: Iterable[Record]) -> list[Record]:
+def conversation_records(records: Iterable[Record]) -> list[Record]:
     """The records that the conversation with the model is made of."""
-    told: list[Record] = []
+    kept: list[Record] = []
     undone: list[list[Record]] = []
     for record in records:
         match record.event:
             case Rewound(conversation=conversation, to=to):
-                at = _place(told, to) if conversation else len(told)
-                undone.append(told[at:])
-                del told[at:]
+                at = _place(kept, to) if conversation else len(kept)
+                undone.append(kept[at:])
+                del kept[at:]
             case Redone() if undone:
-                told += undone.pop()
+                kept += undone.pop()
             case Prompted() as prompted if begins_turn(record, prompted):
                 undone.clear()
-                told.append(record)
+                kept.append(record)
             case _:
-                told.append(record)
-    return told
+                kept.append(record)
+    return kept
 
 
 def rebuild_conversation(records: Iterable[Record]) -> Conversation:
     """The conversation, as it is sent now; ids of calls that are no longer sent stay taken."""
     kept = list(records)
-    conversation = Conversation(record.event for record in told_records(kept))
+    conversation = Conversation(record.event for record in conversation_records(kept))
     for record in kept:
         if isinstance(record.event, ModelCallFinished) and record.event.reply is not None:
             conversation.reserve(record.event.reply)
@@ -150,7 +150,7 @@ def rebuild_conversation(records: Iterable[Record]) -> Conversation:
 
 def begins_turn(record: Record, prompted: Prompted) -> bool:
     """Whether a turn of the model begins here."""
-    return record.turn is not None and not prompted.steers and bool(told_content(prompted))
+    return record.turn is not None and not prompted.steers and bool(model_content(prompted))
 
 
 def _place(records: list[Record], turn: TurnId) -> int:
@@ -165,7 +165,8 @@ def _rewind(turns: dict[TurnId, TurnState], event: Rewound) -> None:
     for id_, turn in turns.items():
         turns[id_] = replace(
             turn,
-            is_told=turn.is_told and not (event.conversation and turn.number >= first),
+            in_conversation=turn.in_conversation
+            and not (event.conversation and turn.number >= first),
             is_applied=turn.is_applied and id_ not in event.files,
             is_partial=bool(event.kept) if id_ in event.files else turn.is_partial,
         )
@@ -240,7 +241,7 @@ class TurnHistory:
         turns = (await self.ledger()).turns
         for turn in reversed(turns):
             has_files = files and turn.is_applied and turn.checkpoint is not None
-            if (conversation and turn.is_told) or has_files:
+            if (conversation and turn.in_conversation) or has_files:
                 return await self.rewind(
                     turn.id, files=files, conversation=conversation, force=force, via=via
                 )
@@ -277,17 +278,19 @@ class TurnHistory:
         ledger = await self.ledger()
         turns = ledger.turns
         target = find_turn(turns, turn)
-        if not target.is_told and not target.has_files:
+        if not target.in_conversation and not target.has_files:
             raise NothingToUndoError(f"turn {target.number} is already undone")
         later = [one for one in turns if one.number >= target.number]
         undone = [one for one in reversed(later) if files and one.has_files]
-        said = [one.id for one in later if conversation and one.is_told]
-        if not undone and not said:
+        forgotten = [one.id for one in later if conversation and one.in_conversation]
+        if not undone and not forgotten:
             raise NothingToUndoError(f"nothing is left to undo in turn {target.number}")
         # Of what is reported, the first: the conversation can go back to nothing else.
-        to, files_of = (said or [target.id])[0], tuple(one.id for one in undone)
-        event = Rewound(to=to, conversation=bool(said), files=files_of)
-        return await self._go_back(undone, event, ledger.moves, force, via, said=len(said))
+        to, files_of = (forgotten or [target.id])[0], tuple(one.id for one in undone)
+        event = Rewound(to=to, conversation=bool(forgotten), files=files_of)
+        return await self._go_back(
+            undone, event, ledger.moves, force, via, forgotten=len(forgotten)
+        )
 
     async def redo(self, *, force: bool = False, via: MoveOptions = PLAIN_MOVE) -> Redone:
         """Take the newest going back back, as it was done. Raises as ``rewind``."""
@@ -313,12 +316,12 @@ class TurnHistory:
         moves: int,
         force: bool,
         via: MoveOptions,
-        said: int = 0,
+        forgotten: int = 0,
     ) -> Rewound:
         """Take these turns back, the newest first; ``said``: so many leave the conversation."""
         steps, changes = await asyncio.to_thread(self._read_way_back, turns, via.planner)
         plan, event = await asyncio.to_thread(self._plan, changes, steps, event, force, via.planner)
-        if said and via.rewind_agent is not None and not await via.rewind_agent(said):
+        if forgotten and via.rewind_agent is not None and not await via.rewind_agent(forgotten):
             if not event.files:
                 raise NothingToUndoError("the agent did not go back in its conversation")
             event = replace(event, conversation=False)
@@ -358,7 +361,7 @@ class TurnHistory:
             plan = planner.plan(steps, force=force)
         else:
             plan = self._restoring.plan(changes, force=force)
-        told = replace(
+        kept = replace(
             event,
             changed=len(plan.changes),
             kept=plan.kept,
@@ -366,10 +369,10 @@ class TurnHistory:
             merged=plan.merged,
             reasons=plan.reasons,
         )
-        if isinstance(told, Rewound) and plan.changes:
+        if isinstance(kept, Rewound) and plan.changes:
             manifest = Manifest(root=self._snapshots.root, changes=plan.changes)
-            told = replace(told, restored=self._snapshots.blobs.put_manifest(manifest))
-        return plan, told
+            kept = replace(kept, restored=self._snapshots.blobs.put_manifest(manifest))
+        return plan, kept
 
     def _read_way_back(
         self, turns: list[TurnState], planner: RestorePlanner | None

@@ -144,7 +144,7 @@ class ChildAgent:
     steps: int = 0
     tokens: int = 0
     ended: ChildEnded | None = None
-    _told: float = field(default=0.0)
+    _reported_at: float = field(default=0.0)
 
     @property
     def id(self) -> SessionId:
@@ -215,8 +215,8 @@ class ChildAgent:
                 self.answer = answer_in(event) or self.answer
             case _:
                 return
-        if not self.started.background and time.monotonic() - self._told >= _EVERY:
-            self._told = time.monotonic()
+        if not self.started.background and time.monotonic() - self._reported_at >= _EVERY:
+            self._reported_at = time.monotonic()
             shown = ContentItem(content=text(self.progress))
             await emit(ToolCallUpdated(call=self.started.call, content=(shown,)))
 

@@ -23,7 +23,7 @@ from quarterdeck.wire.events import (
     ToolCallStarted,
 )
 
-from ..content_parts import parts_of, told_content
+from ..content_parts import model_content, parts_of
 from .token_estimate import weigh
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class ConversationMemory:
                 pass
 
     def _prompted(self, event: Prompted, at: int) -> None:
-        content = told_content(event)
+        content = model_content(event)
         parts = parts_of(content)
         text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
         self.prompts.append(RememberedPrompt(at, shorten(text, _LONGEST_PROMPT), not event.steers))

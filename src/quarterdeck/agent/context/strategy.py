@@ -174,7 +174,7 @@ def cut_before_tail(conversation: Conversation, turns: int, most: int) -> int:
     The tail is the newest turns, as many of ``turns`` as fit into ``most`` bytes; where not even
     the newest does, its newest steps. The last step always stays.
     """
-    messages, sizes, first = conversation.told, conversation.sizes, conversation.first
+    messages, sizes, first = conversation.recent_messages, conversation.sizes, conversation.first
     if not messages:
         return first
     starts = _turn_starts(conversation, turns)
@@ -314,7 +314,7 @@ class CompactionStrategy:
     async def _cut(self, marks: Thresholds, model: Model) -> None:
         """Leave the middle out of results of the newest steps that alone fill the window."""
         conversation = self._conversation
-        messages = conversation.told[max(0, conversation.cleared - conversation.first) :]
+        messages = conversation.recent_messages[max(0, conversation.cleared - conversation.first) :]
         results = [p for each in messages for p in each.parts if isinstance(p, ToolResultPart)]
         longest = max(_LEAST_RESULT, self._meter.tail(marks, marks.tail) // max(1, len(results)))
         texts = (

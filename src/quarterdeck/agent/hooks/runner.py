@@ -177,9 +177,9 @@ def _with(verdict: HookVerdict, reply: HookReply, hook: Hook) -> HookVerdict:
             refused = reason or f"{hook} gave no reason"
             return replace(verdict, refused=refused, by=str(hook))
         case "ask":
-            return replace(verdict, wish="ask", by=str(hook), reason=reason)
-        case "allow" if verdict.wish is None:
-            return replace(verdict, wish="allow", by=str(hook), reason=reason)
+            return replace(verdict, effect="ask", by=str(hook), reason=reason)
+        case "allow" if verdict.effect is None:
+            return replace(verdict, effect="allow", by=str(hook), reason=reason)
         case _:
             return verdict
 
@@ -359,11 +359,11 @@ def _refused(verdict: HookVerdict) -> str | None:
 
 
 def _urge(verdict: HookVerdict) -> HookAdvice | None:
-    if verdict.wish is None:
+    if verdict.effect is None:
         return None
     by = Decider(kind="hook", name=verdict.by)
     text = f": {verdict.reason}" if verdict.reason else ""
-    return HookAdvice(effect=verdict.wish, by=by, reason=f"hook {verdict.by} asks for it{text}")
+    return HookAdvice(effect=verdict.effect, by=by, reason=f"hook {verdict.by} asks for it{text}")
 
 
 async def run_after_tool_hooks(

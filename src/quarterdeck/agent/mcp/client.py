@@ -432,7 +432,7 @@ class McpClient:
                 with suppress(msgspec.DecodeError):
                     self._calls.progressed(msgspec.json.decode(params, type=Progress))
             case "notifications/message" if params is not None:
-                self._said(params)
+                self._log_message(params)
             case _:
                 pass
 
@@ -447,7 +447,7 @@ class McpClient:
             case _:
                 raise RpcError(METHOD_NOT_FOUND, f"this client does not offer {method[:100]!r}")
 
-    def _said(self, params: Raw) -> None:
+    def _log_message(self, params: Raw) -> None:
         with suppress(msgspec.DecodeError, AttributeError):
             fields = msgspec.json.decode(params)
             words = str(fields.get("data"))[:_SHOWN]

@@ -97,7 +97,7 @@ async def open_server(
     if failure is None:
         return
     kind = type(failure) if isinstance(failure, McpError) else McpError
-    raise kind(_told(failure, known)) from failure
+    raise kind(_describe_failure(failure, known)) from failure
 
 
 async def _transport(
@@ -112,7 +112,7 @@ async def _transport(
     return await StdioTransport.start(definition, roots[0])
 
 
-def _told(failure: Exception, known: str) -> str:
+def _describe_failure(failure: Exception, known: str) -> str:
     words = failure.message if isinstance(failure, RpcError) else str(failure)
     return words if not known or known in words else f"{words} ({known})"
 

@@ -107,7 +107,7 @@ def _read_log(places: Places, kind: NameKind) -> Iterator[NamePair]:
             return
         entries = projections.load_unarchived(log)[::-1]
         if kind == "agent":
-            yield from ((one.name, f"{one.wish.options.agent}, {one.state}") for one in entries)
+            yield from ((one.name, f"{one.spawn.options.agent}, {one.state}") for one in entries)
             return
         entries += projections.load_archived(log)
         if kind == "session":

@@ -207,10 +207,10 @@ _OPENED = 0.2
 
 
 async def spawn_and_wait(
-    fleet: "HostClient", wish: "SpawnOptions", timeout: float | None, as_json: bool
+    fleet: "HostClient", request: "SpawnOptions", timeout: float | None, as_json: bool
 ) -> int:
     """Start an agent, wait until it is at rest, print its last words; returns the exit code."""
-    info = await fleet.spawn(wish)
+    info = await fleet.spawn(request)
     click.echo(f"quarterdeck: {escape_controls(info.name)} works", err=True)
     rested = await fleet.wait([info.session], timeout=timeout)
     now = await fleet.agent(info.session)
@@ -295,7 +295,7 @@ async def read_last_records(fleet: "Fleet", info: "AgentInfo", limit: int) -> "l
         return found
     async with aclosing(read_backward(fleet, info)) as records:
         async for record in records:
-            if len(found) >= limit and not (_is_said(record) and _is_said(found[-1])):
+            if len(found) >= limit and not (_is_message(record) and _is_message(found[-1])):
                 break
             found.append(record)
     return found[::-1]
@@ -310,7 +310,7 @@ async def read_backward(fleet: "Fleet", info: "AgentInfo") -> "AsyncGenerator[Re
         before = records[0].seq
 
 
-def _is_said(record: "Record") -> bool:
+def _is_message(record: "Record") -> bool:
     return isinstance(record.event, MessageChunk)
 
 

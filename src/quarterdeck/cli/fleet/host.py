@@ -111,7 +111,7 @@ def status(context: click.Context, as_json: bool) -> None:
     if as_json:
         echo_json({"running": True, **_as_dict(found)})
     else:
-        echo_lines(_told(found))
+        echo_lines(_status_lines(found))
 
 
 @host.command(epilog="Exit codes: 0 stopped, 1 still running, 3 was not running.")
@@ -159,7 +159,7 @@ def logs(lines: int, follow: bool, as_json: bool) -> None:
             echo(escape_controls(line))
 
 
-def _told(status: "FleetStatus") -> Iterator[str]:
+def _status_lines(status: "FleetStatus") -> Iterator[str]:
     age = format_age(status.started, read_wall_clock())
     agents = ", ".join(f"{number} {state}" for state, number in status.agents.items())
     yield f"process   {status.pid}, quarterdeck {escape_controls(status.version)}, for {age}"

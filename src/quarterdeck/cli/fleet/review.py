@@ -283,9 +283,9 @@ def _show_page(page: "FilePatch", number: int) -> int:
         if not hunk.is_continued:
             number += 1
             state = page.accepted[at] if at < len(page.accepted) else "none"
-            told = {"whole": " (accepted)", "part": " (partly accepted)"}.get(state, "")
+            acceptance = {"whole": " (accepted)", "part": " (partly accepted)"}.get(state, "")
             where = f": {hunk.where}" if hunk.where else ""
-            echo(f"hunk {number}{told}, line {hunk.new}{where}")
+            echo(f"hunk {number}{acceptance}, line {hunk.new}{where}")
         for sign, line in hunk.lines:
             echo(f"  {sign}{line}")
     return number

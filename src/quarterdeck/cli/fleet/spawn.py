@@ -45,18 +45,18 @@ def spawn(prompt: str | None, wait: bool, timeout: float | None, as_json: bool, 
     """Start an agent on PROMPT; it keeps running when this command ends. ``-`` reads standard
     input.
     """
-    wish = _spawn_options(read_given_text(prompt), o)
+    request = _spawn_options(read_given_text(prompt), o)
     if not wait:
         raise SystemExit(
             with_fleet(
                 lambda fleet: start_agent(
-                    fleet, fleet.spawn(wish), wish.prompt is not None, as_json
+                    fleet, fleet.spawn(request), request.prompt is not None, as_json
                 )
             )
         )
     from .agent_control import spawn_and_wait
 
-    raise SystemExit(with_fleet(lambda fleet: spawn_and_wait(fleet, wish, timeout, as_json)))
+    raise SystemExit(with_fleet(lambda fleet: spawn_and_wait(fleet, request, timeout, as_json)))
 
 
 @click.command()
@@ -136,22 +136,22 @@ def lead(prompt: str | None, detach: bool, as_json: bool, **options: Any) -> Non
     It starts agents of any vendor, waits for them and answers their questions. It keeps running
     when this command ends. ``-`` reads the prompt from standard input.
     """
-    wish = _lead_options(read_given_text(prompt), options)
+    request = _lead_options(read_given_text(prompt), options)
     if detach or as_json:
         raise SystemExit(
             with_fleet(
                 lambda fleet: start_agent(
-                    fleet, fleet.spawn(wish), wish.prompt is not None, as_json
+                    fleet, fleet.spawn(request), request.prompt is not None, as_json
                 )
             )
         )
-    raise SystemExit(with_fleet(lambda fleet: _lead(fleet, wish)))
+    raise SystemExit(with_fleet(lambda fleet: _lead(fleet, request)))
 
 
-async def _lead(fleet: "HostClient", wish: "SpawnOptions") -> int:
+async def _lead(fleet: "HostClient", request: "SpawnOptions") -> int:
     from .attach import follow_agent
 
-    info = await fleet.spawn(wish)
+    info = await fleet.spawn(request)
     if not sys.stdin.isatty():
         click.echo(f"= {escape_controls(info.name)}", err=True)
     return await follow_agent(fleet, info.session)

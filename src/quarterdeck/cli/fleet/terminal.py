@@ -66,10 +66,10 @@ def open_(
     here = resolve_directory(cwd)
 
     async def work(fleet: "HostClient") -> int:
-        wish = FleetTerminalOptions(
+        options = FleetTerminalOptions(
             cwd=here, command=command, name=name, columns=columns, rows=rows
         )
-        info = await fleet.open_terminal(wish)
+        info = await fleet.open_terminal(options)
         if goes_there:
             return await _attach(fleet, info, closes=True)
         if as_json:

@@ -286,12 +286,12 @@ def _refused_call(asked: PermissionAsked) -> UnattendedRefusal:
     from quarterdeck.policy.grammar import print_pattern
     from quarterdeck.policy.permission_options import choice_of
 
-    standing = [
+    lasting = [
         choice_of(asked.options, option.option_id)
         for option in asked.options
         if option.kind == "allow_always"
     ]
-    patterns = next((choice.patterns for choice in standing if choice.scope == "session"), ())
+    patterns = next((choice.patterns for choice in lasting if choice.scope == "session"), ())
     return UnattendedRefusal(
         tool=asked.name, title=asked.title, allow=tuple(print_pattern(p) for p in patterns)
     )

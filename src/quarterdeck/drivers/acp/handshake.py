@@ -63,7 +63,7 @@ def login_needed(
     launch: Launch, error: RpcError, offered: Sequence[OfferedLogin]
 ) -> LoginNeededError:
     """The failure of an agent that wants to be logged in first."""
-    reason = f"{launch.agent} needs a login: {error.told}."
+    reason = f"{launch.agent} needs a login: {error.description}."
     return LoginNeededError(reason, login_methods(launch, offered))
 
 

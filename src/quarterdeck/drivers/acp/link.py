@@ -113,7 +113,7 @@ def outcome_of_error(error: RpcError, cost: Cost | None = None) -> TurnOutcome:
     """The outcome of a prompt that was answered with an error."""
     if error.code == REQUEST_CANCELLED:
         return TurnOutcome(stop="cancelled", cost=cost)
-    return TurnOutcome(stop="failed", reason=_told(error), cost=cost)
+    return TurnOutcome(stop="failed", reason=_error_text(error), cost=cost)
 
 
 def rate_limit(error: RpcError) -> RateLimited | None:
@@ -121,7 +121,7 @@ def rate_limit(error: RpcError) -> RateLimited | None:
     data: Any = error.data
     kind = cast("dict[str, Any]", data).get("errorKind") if isinstance(data, dict) else None
     if error.code == _TOO_MANY or kind in ("rate_limit", "rate_limit_error"):
-        return RateLimited(reason=_told(error))
+        return RateLimited(reason=_error_text(error))
     return None
 
 
@@ -153,15 +153,15 @@ def _tokens(usage: acp.Usage) -> TokenUsage:
     )
 
 
-def _told(error: RpcError) -> str:
+def _error_text(error: RpcError) -> str:
     """What an error says; some put the vendor's whole answer, as JSON, into the message."""
     if not error.message.startswith("{"):
-        return error.told
+        return error.description
     try:
         inner = msgspec.json.decode(error.message)["error"]["message"]
     except (msgspec.DecodeError, KeyError, TypeError):
-        return error.told
-    return inner if isinstance(inner, str) else error.told
+        return error.description
+    return inner if isinstance(inner, str) else error.description
 
 
 _PAGES = 50
@@ -227,7 +227,7 @@ class AcpLink:
         self._watching: asyncio.Task[None] | None = None
         self._over: asyncio.Future[LinkError] | None = None
         self._ending: asyncio.Task[AgentExit | None] | None = None
-        self._told_malformed = 0
+        self._reported_malformed = 0
         self._has_spent = True
         """Whether the session may have cost something that we were not notified of."""
 
@@ -397,7 +397,7 @@ class AcpLink:
     async def _tell_malformed(self) -> None:
         """Say so, once a turn, when the agent printed what is no message."""
         seen = self._connection.peer.counters.malformed
-        count, self._told_malformed = seen - self._told_malformed, seen
+        count, self._reported_malformed = seen - self._reported_malformed, seen
         if count:
             title = f"{count} lines of its output were not messages and were ignored."
             await self._host.emit(NoticePosted(title=title, severity="warning"))

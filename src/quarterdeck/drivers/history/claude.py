@@ -122,7 +122,7 @@ def with_title(past: HistorySession, budget: ReadBudget) -> HistorySession:
     if beside.is_dir():
         given = as_map(read_json(beside / "custom-title.json", budget, most=_SIDE_FILE))
         archived = as_map(read_json(beside / "archived.json", budget, most=_SIDE_FILE))
-    title = make_title(as_text(as_map(given).get("customTitle"))) or _told_title(past, budget)
+    title = make_title(as_text(as_map(given).get("customTitle"))) or _find_title(past, budget)
     return replace(
         past, title=title or past.title, archived=as_map(archived).get("archived") is True
     )
@@ -189,7 +189,7 @@ def _last_cwd(file: FoundFile, budget: ReadBudget) -> str | None:
     return None
 
 
-def _told_title(past: HistorySession, budget: ReadBudget) -> str | None:
+def _find_title(past: HistorySession, budget: ReadBudget) -> str | None:
     """The best title that the end of the file tells."""
     data: dict[str, str] = {}
     for line in tail_lines(Path(past.path), past.size or 0, budget):

@@ -25,7 +25,7 @@ from .codex_files import (
     open_rollout,
     rollout_lineage,
 )
-from .codex_items import CodexItemReader, said_by_person
+from .codex_items import CodexItemReader, prompt_text
 from .files import (
     ReadBudget,
     decode_json,
@@ -165,7 +165,7 @@ class _Listing:
         path = first.file.path if first is not None else Path(past.path)
         if path.suffix == ".json":
             items = as_list(as_map(read_json(path, self._budget, most=1 << 20)).get("items"))
-            words = next((one for item in items if (one := said_by_person(as_map(item)))), None)
+            words = next((one for item in items if (one := prompt_text(as_map(item)))), None)
         else:
             _, words = _look(self._head(path, first=40_960, most=_HEAD), past.cwd)
         return replace(past, title=make_title(words)) if words else past
@@ -198,7 +198,7 @@ def _look(lines: Iterable[bytes], cwd: str | None) -> tuple[str | None, str | No
         item = as_map(item.get("payload")) or item
         if cwd is None and (match := _TOLD_CWD.search(_texts(item))):
             cwd = (match[1] or match[2]).strip()
-        if title := said_by_person(item):
+        if title := prompt_text(item):
             return cwd, title
     return cwd, None
 

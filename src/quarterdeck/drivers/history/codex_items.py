@@ -32,7 +32,7 @@ from .files import decode_json, parse_time
 from .reader import HistoryEvent, ReadTally
 from .turn_builder import TurnBuilder
 
-__all__ = ["CodexItemReader", "said_by_person"]
+__all__ = ["CodexItemReader", "prompt_text"]
 
 _CONTEXT = re.compile(
     r"\s*(?:<(?:environment_context|user_instructions|permissions instructions|turn_aborted"
@@ -75,7 +75,7 @@ _TOLD_TWICE = frozenset(
 _TITLE = 200
 
 
-def said_by_person(item: Mapping[str, Any]) -> str:
+def prompt_text(item: Mapping[str, Any]) -> str:
     """What a person said in an item; empty if it is none of that."""
     if item.get("type") != "message" or item.get("role") != "user":
         return ""

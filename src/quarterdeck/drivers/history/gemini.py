@@ -54,8 +54,8 @@ __all__ = [
     "GeminiHistory",
     "GeminiMessageReader",
     "logged_sessions",
+    "prompt_text",
     "read_logged",
-    "said_by_person",
 ]
 
 _CONTEXT = ("<session_context>", "This is the Gemini CLI. We are setting up the context")
@@ -64,7 +64,7 @@ _ENDS: dict[str, ToolCallEnd] = {"success": "completed", "cancelled": "cancelled
 _TITLE = 200
 
 
-def said_by_person(one: Mapping[str, Any]) -> str:
+def prompt_text(one: Mapping[str, Any]) -> str:
     """What a person said in a message; empty if it is none of that."""
     if one.get("type") != "user":
         return ""
@@ -436,7 +436,7 @@ def _look(file: FoundFile, budget: ReadBudget) -> tuple[str, int, str, str]:
         kind = kind or as_text(entry.get("kind"))
         started = started or parse_time(entry.get("startTime"))
         for one in (entry, *_set_messages(entry)):
-            title = title or said_by_person(one)
+            title = title or prompt_text(one)
         if (id_ and title) or kind == "subagent":
             break
     return id_, started, title, kind
@@ -451,7 +451,7 @@ def _look_whole(file: FoundFile, budget: ReadBudget) -> tuple[str, int, str, str
     head = b"\n".join(head_lines(file.path, budget, most=16_384, first=2_048))
     fields = {name: _field(head, name) for name in (b"sessionId", b"startTime", b"kind")}
     messages = _messages_in(head)
-    title = next((words for one in messages if (words := said_by_person(one))), "")
+    title = next((words for one in messages if (words := prompt_text(one))), "")
     started = parse_time(fields[b"startTime"])
     return fields[b"sessionId"], started, title, fields[b"kind"]
 

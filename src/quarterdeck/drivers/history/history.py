@@ -240,7 +240,7 @@ class AgentHistory:
                 return None
             left, snippet, most = set(words), "", 0
             for one in reader.read(past, ReadTally()):
-                content = _said(one.event)
+                content = _message_text(one.event)
                 lower = content.casefold()
                 here = [word for word in words if word in lower]
                 if len(here) > most:
@@ -287,12 +287,12 @@ def _words(query: str) -> tuple[str, ...]:
     return tuple(word.casefold() for word in words if word)
 
 
-def _said(event: Event) -> str:
+def _message_text(event: Event) -> str:
     match event:
         case Prompted(content=content):
             return "\n".join(one.text for one in content if isinstance(one, TextContent))
-        case MessageChunk(content=TextContent(text=said)):
-            return said
+        case MessageChunk(content=TextContent(text=words)):
+            return words
         case ToolCallStarted(title=title):
             return title
         case _:

@@ -448,8 +448,8 @@ class _Reading:
         match as_text(part.get("type")):
             case "text":
                 if text := as_text(part.get("text")):
-                    said_ = message(text, self._turns.message())
-                    yield from self._turns.tell(said_, began, parent)
+                    chunk = message(text, self._turns.message())
+                    yield from self._turns.tell(chunk, began, parent)
             case "reasoning":
                 if text := as_text(part.get("text")):
                     thought_ = thought(text, self._turns.message())

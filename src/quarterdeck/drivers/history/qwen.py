@@ -76,7 +76,7 @@ def _past(file: FoundFile, directory: Path | None, budget: ReadBudget) -> Histor
             started = parse_time(entry.get("timestamp"))
             if not id_ or (directory is not None and not is_same_place(cwd, directory)):
                 return None
-        if title := _said(entry):
+        if title := _prompt_text(entry):
             break
     if not id_:
         return None
@@ -101,7 +101,7 @@ def _parts(entry: Mapping[str, Any]) -> "list[Mapping[str, Any]]":
     return [as_map(part) for part in as_list(as_map(entry.get("message")).get("parts"))]
 
 
-def _said(entry: Mapping[str, Any]) -> str:
+def _prompt_text(entry: Mapping[str, Any]) -> str:
     """What a person said in an entry; empty if it is none of that."""
     if entry.get("type") != "user" or entry.get("isSidechain") is True:
         return ""
@@ -202,7 +202,7 @@ class _Reading:
 
 
 def _content(entry: Mapping[str, Any]) -> Iterator[ContentBlock]:
-    if words := _said(entry):
+    if words := _prompt_text(entry):
         yield text(words)
     for part in _parts(entry):
         data = as_map(part.get("inlineData"))

@@ -63,7 +63,7 @@ class CodexExecReader:
         self._error = ""
         """Reported and not yet known to be the turn's failure."""
         self._limited = False
-        self._said: dict[str, tuple[str, str]] = {}
+        self._messages: dict[str, tuple[str, str]] = {}
         """The message and the text so far of each item that is growing."""
         self._open: set[ToolCallId] = set()
 
@@ -176,10 +176,10 @@ class CodexExecReader:
     ) -> Iterator[Event]:
         """Tell what of an item's text is new; one that was rewritten is reported whole."""
         now = as_text(item.get("text"))
-        name, before = self._said.get(id_, ("", ""))
+        name, before = self._messages.get(id_, ("", ""))
         if not name or not now.startswith(before):
             name, before = new_message_id(), ""
-        self._said[id_] = name, now
+        self._messages[id_] = name, now
         if len(now) > len(before):
             yield say(now[len(before) :], name)
 

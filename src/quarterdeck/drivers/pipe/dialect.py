@@ -87,10 +87,10 @@ class PipeDialect:
     known. Raises ``RpcError`` if it refuses, ``LinkError`` if it leaves."""
 
 
-def failure_text(left: AgentExit, told: str = "") -> str:
+def failure_text(left: AgentExit, details: str = "") -> str:
     """Why a turn failed: the agent's own words, else how it left and what it said last."""
-    if told:
-        return told
+    if details:
+        return details
     last = "\n".join(left.stderr.splitlines()[-_STDERR_LINES:])
     return f"it exited with {left_text(left)}" + (f": {last}" if last else "")
 

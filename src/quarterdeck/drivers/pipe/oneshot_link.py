@@ -73,7 +73,7 @@ class OneshotLink:
         self._fork = False
         self._is_kept = False
         """The agent is known to keep the session."""
-        self._told = 0
+        self._reported = 0
         """Events of this turn."""
         self._prompts: list[str] = []
         self._total: TokenUsage | None = TokenUsage()
@@ -250,7 +250,7 @@ class OneshotLink:
 
     async def _run(self, prompt: str) -> TurnOutcome:
         """Run the program once."""
-        self._told = 0
+        self._reported = 0
         words, data = self._words(prompt)
         reader = self._dialect.reader(TurnContext(session=self._session, total=self._total))
         child = self._child = await self._start(words)
@@ -274,7 +274,7 @@ class OneshotLink:
         """
         if "session" in self._launch.words:
             return False  # a session that we named is made where there is none
-        return self._session is not None and not self._is_kept and self._told == 0
+        return self._session is not None and not self._is_kept and self._reported == 0
 
     async def _begin_anew(self, outcome: TurnOutcome) -> None:
         title = "The agent stored nothing of the conversation so far; it starts a new session."
@@ -325,7 +325,7 @@ class OneshotLink:
                 await self._emit(event)
 
     async def _emit(self, event: Event) -> None:
-        self._told += 1
+        self._reported += 1
         async with self._telling:
             await self._host.emit(event)
 

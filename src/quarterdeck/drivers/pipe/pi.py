@@ -76,7 +76,7 @@ class PiReader:
             case "message_update":
                 yield from self._grow(as_map(value.get("assistantMessageEvent")))
             case "message_end":
-                yield from self._said(as_map(value.get("message")))
+                yield from self._read_message(as_map(value.get("message")))
             case str() as kind if kind.startswith("tool_execution_"):
                 yield _call(kind, value)
             case "auto_retry_start":
@@ -109,7 +109,7 @@ class PiReader:
         elif change.get("type") == "thinking_delta":
             yield thought(delta, self._message)
 
-    def _said(self, data: Mapping[str, Any]) -> Iterator[Event]:
+    def _read_message(self, data: Mapping[str, Any]) -> Iterator[Event]:
         """A message is complete; its text came in pieces before."""
         if data.get("role") != "assistant":
             return
@@ -203,8 +203,8 @@ async def rewind_pi(child: AgentProcess, turns: int, prompts: Sequence[str]) -> 
     messages = [as_map(one) for one in as_list(listed.get("messages"))]
     if len(messages) < turns:
         raise RpcError(0, f"Its session has {len(messages)} turns.")
-    said = [as_text(one.get("text")).strip() for one in messages[-turns:]]
-    if prompts and said[-len(prompts) :] != [one.strip() for one in prompts]:
+    texts = [as_text(one.get("text")).strip() for one in messages[-turns:]]
+    if prompts and texts[-len(prompts) :] != [one.strip() for one in prompts]:
         raise RpcError(0, "Its session has other prompts than those that were sent.")
     entry = as_text(messages[-turns].get("entryId"))
     if (await _command(child, lines, "fork", entryId=entry)).get("cancelled") is True:

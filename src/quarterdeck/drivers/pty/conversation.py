@@ -377,7 +377,7 @@ class PtyConversation:
             if state in ("busy", "asking") or self._watch.terminal.written > enough:
                 return True
             # Of a screen that no one can read, what is at the prompt may look like what was sent.
-            if state != "unknown" and self._said(mark, before).began:
+            if state != "unknown" and self._turn_text(mark, before).began:
                 return True
             await self._watch.step(0.1)
         return False
@@ -396,7 +396,7 @@ class PtyConversation:
             seen = self._watch.changes, calm >= _CALM_LINE
             if is_over or (seen != reported and not self._watch.is_drawing):
                 reported = seen
-                turn_text = self._said(mark, before)
+                turn_text = self._turn_text(mark, before)
                 has_begun = has_begun or bool(turn_text.items)
                 await self._tell(events.news(turn_text, is_last=is_over, is_calm=seen[1]))
                 if is_over:
@@ -418,7 +418,7 @@ class PtyConversation:
             return TurnOutcome(stop="failed", reason=turn_text.failure)
         return TurnOutcome(stop="end_turn")
 
-    def _said(self, mark: RowMark | None, before: TextBeforeTurn) -> TurnText:
+    def _turn_text(self, mark: RowMark | None, before: TextBeforeTurn) -> TurnText:
         return self._lines.read(self._text(mark), before)
 
     def _text(self, mark: RowMark | None) -> list[str]:

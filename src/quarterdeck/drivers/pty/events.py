@@ -229,7 +229,7 @@ class TurnEvents:
 
     def __init__(self, turn: str) -> None:
         self._turn = turn
-        self._told: dict[int, str] = {}
+        self._shown_items: dict[int, str] = {}
         """The text of each item that was reported."""
         self._messages: dict[int, MessageId] = {}
         self._calls: list[ToolCallId] = []
@@ -241,17 +241,17 @@ class TurnEvents:
         self._ends: dict[ToolCallId, ToolCallEnd] = {}
         self._window: list[str] = []
         """Lines that were reported when the beginning of the turn had left the screen."""
-        self._has_said = False
+        self._has_text = False
         self._appeared: dict[int, tuple[str, float]] = {}
 
-    def news(self, said: TurnText, *, is_last: bool, is_calm: bool) -> list[Event]:
+    def news(self, turn_text: TurnText, *, is_last: bool, is_calm: bool) -> list[Event]:
         """What is new; the line that is being written waits until the screen is calm."""
-        if not said.began:
-            return self._windowed(said, is_last or is_calm)
+        if not turn_text.began:
+            return self._windowed(turn_text, is_last or is_calm)
         events: list[Event] = []
         tools = 0
-        for index, item in enumerate(said.items):
-            is_behind = index < len(said.items) - 1
+        for index, item in enumerate(turn_text.items):
+            is_behind = index < len(turn_text.items) - 1
             if item.kind == "tool":
                 events += self._tool(item, tools, is_over=is_behind or is_last)
                 tools += 1
@@ -261,7 +261,7 @@ class TurnEvents:
 
     def _is_settled(self, index: int, item: TurnItem) -> bool:
         """Whether it has been there for a moment: agents draw a call as text, then as a call."""
-        if index in self._told:
+        if index in self._shown_items:
             return True
         first = item.lines[0].split(" ", 1)[0]
         known, since = self._appeared.get(index, ("", 0.0))
@@ -300,7 +300,7 @@ class TurnEvents:
 
     def _text(self, index: int, item: TurnItem, *, whole: bool) -> list[Event]:
         shown = item.text if whole else _steady(item.text)
-        before = self._told.get(index, "")
+        before = self._shown_items.get(index, "")
         if shown.startswith(before):
             fresh = shown[len(before) :]
         else:
@@ -308,13 +308,13 @@ class TurnEvents:
             fresh = _reshaped(before, shown) if whole else ""
         if not fresh:
             return []
-        self._told[index] = shown
+        self._shown_items[index] = shown
         if item.kind == "thought":
             return [ThoughtChunk(content=text(fresh))]
         if index not in self._messages:
             self._messages[index] = new_message_id()
-            fresh = f"\n{fresh}" if self._has_said else fresh
-        self._has_said = True
+            fresh = f"\n{fresh}" if self._has_text else fresh
+        self._has_text = True
         return [MessageChunk(content=text(fresh), message=self._messages[index])]
 
     def _tool(self, item: TurnItem, number: int, *, is_over: bool) -> list[Event]:
@@ -341,14 +341,14 @@ class TurnEvents:
         if not whole:
             lines = lines[:-1]
         known = self._window or [
-            line for entry in self._told.values() for line in entry.split("\n")
+            line for entry in self._shown_items.values() for line in entry.split("\n")
         ]
         fresh = _after(known, lines)
         if not fresh:
             return []
         self._window = [*known, *fresh][-200:]
-        start = "\n" if self._has_said else ""
-        self._has_said = True
+        start = "\n" if self._has_text else ""
+        self._has_text = True
         return [MessageChunk(content=text(start + "\n".join(fresh)))]
 
 

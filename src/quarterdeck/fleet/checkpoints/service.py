@@ -305,7 +305,7 @@ class CheckpointService:
             yield agent.session if agent is not None else None
 
     async def _find_trees(self, entry: AgentEntry) -> list[WatchedTree]:
-        options = entry.wish.options
+        options = entry.spawn.options
         with suppress(SnapshotError, OSError):
             settings = await self.load_settings(options.cwd)
             return await self._snapshots.trees.find((options.cwd, *options.roots), settings)
@@ -315,7 +315,7 @@ class CheckpointService:
 
     async def _open_files(self, entry: AgentEntry) -> SessionFiles:
         return await asyncio.to_thread(
-            SessionFiles.find, self._places.state, entry.session, entry.wish.options.cwd
+            SessionFiles.find, self._places.state, entry.session, entry.spawn.options.cwd
         )
 
     async def _open_history(self, entry: AgentEntry) -> TurnHistory:
@@ -330,7 +330,7 @@ class CheckpointService:
         return TurnHistory(await self._open_kept(entry), records, emit)
 
     async def _open_kept(self, entry: AgentEntry) -> TurnSnapshots:
-        options = entry.wish.options
+        options = entry.spawn.options
         roots = (options.cwd, *options.roots)
         return await asyncio.to_thread(TurnSnapshots, self._places.state, entry.session, roots)
 
@@ -381,7 +381,7 @@ class CheckpointService:
             await self._open_kept(entry),
             entry.session,
             is_native=entry.is_native,
-            settings=await self.load_settings(entry.wish.options.cwd),
+            settings=await self.load_settings(entry.spawn.options.cwd),
             write=write,
         )
 

@@ -93,7 +93,7 @@ async def undo_turn(
     turns = (await mover.ledger()).turns
     target = find_turn(turns, turn)
     later = [one for one in turns if one.number > target.number]
-    if any(one.is_told or one.has_files for one in later):
+    if any(one.in_conversation or one.has_files for one in later):
         if not files:
             raise NothingToUndoError(
                 f"turn {target.number} is not the last one, and a conversation can only go back "
@@ -167,7 +167,7 @@ def make_turn_info(turn: TurnState) -> TurnInfo:
         prompt=turn.prompt,
         time=turn.time,
         files=_file_state(turn),
-        in_conversation=turn.is_told,
+        in_conversation=turn.in_conversation,
     )
     if turn.checkpoint is None:
         return info
@@ -178,7 +178,7 @@ def make_turn_info(turn: TurnState) -> TurnInfo:
         prompt=turn.prompt,
         time=turn.time,
         files=_file_state(turn),
-        in_conversation=turn.is_told,
+        in_conversation=turn.in_conversation,
         changed=done.changed,
         created=done.created,
         deleted=done.deleted,

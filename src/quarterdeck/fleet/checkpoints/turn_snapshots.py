@@ -322,7 +322,7 @@ class SessionWatch:
         self._trees: list[WatchedTree] = []
         self._finishing: asyncio.Task[None] | None = None
         self._kinds: dict[ToolCallId, tuple[ToolKind, str | None]] = {}
-        self._told: str | None = None
+        self._reported: str | None = None
         """The problem that was last reported; it is not reported each turn."""
 
     async def warm(self) -> None:
@@ -398,8 +398,8 @@ class SessionWatch:
 
     async def _tell(self, turn: TurnId, error: Exception) -> None:
         problem = str(error)
-        if problem != self._told:
-            self._told = problem
+        if problem != self._reported:
+            self._reported = problem
             await self._sink(make_undo_notice(problem), turn=turn)
 
     async def _open_files(self) -> SessionFiles:

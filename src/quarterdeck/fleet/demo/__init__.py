@@ -157,7 +157,7 @@ async def begin_demo(fleet: "Fleet", places: "Places") -> "AgentInfo":
     """
     await end_demo(fleet, places)
     project = await asyncio.to_thread(make_project)
-    wish = SpawnOptions(
+    request = SpawnOptions(
         options=SessionOptions(cwd=str(project), model=_MODEL, mode="ask"),
         name=_NAME,
         prompt=PROMPT,
@@ -165,7 +165,7 @@ async def begin_demo(fleet: "Fleet", places: "Places") -> "AgentInfo":
     )
     try:
         await asyncio.to_thread(TrustStore(places.trust_file).trust, project)
-        return await _spawn(fleet, wish)
+        return await _spawn(fleet, request)
     except BaseException:
         await asyncio.to_thread(_forget, project.parent, places)
         raise
@@ -208,13 +208,13 @@ async def keep_demo(fleet: "Fleet", places: "Places") -> list[str]:
     return projects
 
 
-async def _spawn(fleet: "Fleet", wish: SpawnOptions) -> "AgentInfo":
+async def _spawn(fleet: "Fleet", request: SpawnOptions) -> "AgentInfo":
     try:
-        return await fleet.spawn(wish)
+        return await fleet.spawn(request)
     except NameTakenError:  # by an agent of the person's own
         from msgspec.structs import replace
 
-        return await fleet.spawn(replace(wish, name=None))
+        return await fleet.spawn(replace(request, name=None))
 
 
 async def _revoke(fleet: "Fleet", agents: "Sequence[AgentInfo]") -> None:

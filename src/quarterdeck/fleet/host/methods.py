@@ -142,7 +142,7 @@ def _class(name: str) -> type[Exception] | None:
     return cast("type[Exception]", found)
 
 
-PROTOCOL = 2
+PROTOCOL = 3
 """The version of this vocabulary; host and client must speak the same."""
 
 R = TypeVar("R")

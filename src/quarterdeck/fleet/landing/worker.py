@@ -505,7 +505,7 @@ class LandingWorker:
 def _expect_worktree(entry: AgentEntry) -> Worktree:
     if entry.worktree is None:
         raise LandingRefusedError(
-            f"{entry.name!r} has no worktree: its changes are in {entry.wish.options.cwd!r} "
+            f"{entry.name!r} has no worktree: its changes are in {entry.spawn.options.cwd!r} "
             "already. Start agents with --worktree to land their work"
         )
     return entry.worktree

@@ -283,7 +283,7 @@ async def tell_leads(
         return
     notified: set[SessionId] = set()
     for session, partner in ((one, other), (other, one)):
-        lead = entries[session].wish.parent_session
+        lead = entries[session].spawn.parent_session
         if lead is None or lead in notified or not bridge.notices.is_watched(session):
             continue
         notified.add(lead)

@@ -86,8 +86,8 @@ def _news(seat: FleetToolContext, ids: list[SessionId]) -> list[str]:
     """What these need a person for and this agent has not been sent yet."""
     found: list[str] = []
     for id_ in ids:
-        standing = seat.bridge.current.get(id_).standing
-        found += (standing.permissions | standing.questions) - seat.reported
+        status = seat.bridge.current.get(id_).status
+        found += (status.permissions | status.questions) - seat.reported
     return found
 
 
@@ -127,7 +127,7 @@ def _next(seat: FleetToolContext, ids: list[SessionId], *, asked: bool) -> str:
     entries = [seat.bridge.current.get(id_) for id_ in ids]
     if all(is_done(one) for one in entries):
         return ""
-    if any(one.standing.needs_person for one in entries):
+    if any(one.status.needs_person for one in entries):
         return (
             "A person has been notified; you cannot grant it yourself. Continue, or call wait_for "
             "again."
@@ -303,17 +303,17 @@ class AnswerArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_field
 
 async def _spawn(seat: FleetToolContext, a: SpawnArguments) -> FleetToolResult:
     me = seat.entry
-    wish = SpawnOptions(
-        options=_child_options(me.wish.options, me.model, a),
+    options = SpawnOptions(
+        options=_child_options(me.spawn.options, me.model, a),
         name=a.name,
         prompt=a.task,
         parent=seat.session,
         lead=a.lead,
     )
-    wish = await asyncio.to_thread(narrow_options, wish, me.wish, me.mode)
+    options = await asyncio.to_thread(narrow_options, options, me.spawn, me.mode)
     async with seat.bridge.starting:
         check_agent_limits(await seat.fleet.agents(archived=True), seat.session, seat.bridge.reach)
-        info = await seat.fleet.spawn(wish)
+        info = await seat.fleet.spawn(options)
     if a.notify:
         seat.bridge.notices.watch(seat, info.session)
     how = _NOTIFIED if a.notify else _NOT_NOTIFIED

@@ -214,11 +214,11 @@ class Orchestration:
 
     async def add_tools(self, start: "AgentStart") -> "AgentStart":
         """A start with the tools that it is to have; as it is where it is to have none."""
-        wish, options = start.wish, start.wish.options
-        if not wish.lead and wish.parent_session is None:
+        spawn, options = start.spawn, start.spawn.options
+        if not spawn.lead and spawn.parent_session is None:
             return start
-        instructions = await asyncio.to_thread(_instructions, wish)
-        toolset = self._toolset(start.session, wish, instructions)
+        instructions = await asyncio.to_thread(_instructions, spawn)
+        toolset = self._toolset(start.session, spawn, instructions)
         opening = start.opening
         if is_own_agent(options):
             tools = native_tools(toolset, SERVER, without=_OWN_TOOLS)
@@ -228,7 +228,7 @@ class Orchestration:
             )
         agent = await asyncio.to_thread(self._find, options.agent)
         if not takes_tools(agent, options.transport):
-            if wish.lead:
+            if spawn.lead:
                 instead = "Choose a lead agent that can use MCP servers."
                 raise UnsupportedError(
                     options.agent, options.transport or "any protocol", _LEAD, instead
@@ -243,14 +243,14 @@ class Orchestration:
             )
         return copy(start, opening=opening)
 
-    async def introduction(self, wish: SessionSpawned) -> str | None:
+    async def introduction(self, spawn: SessionSpawned) -> str | None:
         """What stands before the first prompt of an agent that takes no system prompt."""
-        if not wish.lead or is_own_agent(wish.options):
+        if not spawn.lead or is_own_agent(spawn.options):
             return None
-        agent = await asyncio.to_thread(self._find, wish.options.agent)
-        if takes_system_prompt(agent, wish.options.transport):
+        agent = await asyncio.to_thread(self._find, spawn.options.agent)
+        if takes_system_prompt(agent, spawn.options.transport):
             return None
-        return await asyncio.to_thread(_instructions, wish)
+        return await asyncio.to_thread(_instructions, spawn)
 
     async def tell_conflict(
         self, one: SessionId, other: SessionId, files: tuple[ConflictFile, ...]
@@ -275,15 +275,15 @@ class Orchestration:
         return self._endpoints[session]
 
     def _toolset(
-        self, session: SessionId, wish: SessionSpawned, instructions: str
+        self, session: SessionId, spawn: SessionSpawned, instructions: str
     ) -> Toolset[FleetToolContext]:
         tools: list[FleetTool[FleetToolContext]] = []
-        if wish.lead:
+        if spawn.lead:
             tools += _OF_LEADS
-        if wish.parent_session is not None:
+        if spawn.parent_session is not None:
             tools += CHILD_TOOLS
             tools += PEER_TOOLS if self._bridge.reach.peers else ()
-        patience = _LONG_PATIENCE if wish.options.agent in _PATIENT else _PATIENCE
+        patience = _LONG_PATIENCE if spawn.options.agent in _PATIENT else _PATIENCE
         seat = FleetToolContext(bridge=self._bridge, session=session, patience=patience)
         return Toolset(seat, tools, instructions)
 
@@ -310,12 +310,12 @@ class Orchestration:
         )
 
 
-def _instructions(wish: SessionSpawned) -> str:
+def _instructions(spawn: SessionSpawned) -> str:
     """What an agent is sent about its place. Reads files."""
     parts: list[str] = []
-    if wish.lead:
+    if spawn.lead:
         parts.append(_read("lead.md"))
-    if wish.parent_session is not None:
+    if spawn.parent_session is not None:
         parts.append(_read("child.md"))
     return "\n\n".join(parts)
 

@@ -255,9 +255,9 @@ async def _agent(seat: FleetToolContext, name: str | None) -> str:
 
 async def _inside(seat: FleetToolContext, path: str) -> str:
     """The path, absolute. Raises ExceedsParentError."""
-    wish = seat.entry.wish.options
-    whole = str(PurePath(wish.cwd, path))
-    await asyncio.to_thread(check_path_inside, "path", whole, (wish.cwd, *wish.roots))
+    options = seat.entry.spawn.options
+    whole = str(PurePath(options.cwd, path))
+    await asyncio.to_thread(check_path_inside, "path", whole, (options.cwd, *options.roots))
     return whole
 
 

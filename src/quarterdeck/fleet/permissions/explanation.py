@@ -343,7 +343,7 @@ def _explain(call: Call, basis: DecisionBasis) -> CallExplanation:
     return CallExplanation(
         decision=effect_of(decision),
         reason=None if isinstance(decision, Allow) else decision.reason,
-        by=tuple(_told(by) for by in deciders),
+        by=tuple(_describe_source(by) for by in deciders),
         tool=call.tool,
         command=call.command,
         paths=tuple(use.path for use in call.paths),
@@ -376,7 +376,7 @@ def _explain(call: Call, basis: DecisionBasis) -> CallExplanation:
     )
 
 
-def _told(by: DecisionSource) -> str:
+def _describe_source(by: DecisionSource) -> str:
     where = _where(by)
     return f"{by.kind} {by.text!r}" + (f" ({where})" if where else "")
 

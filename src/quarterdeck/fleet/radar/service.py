@@ -114,7 +114,7 @@ def _pair(one: AgentEntry, other: AgentEntry, files: tuple[ConflictFile, ...]) -
 
 
 def _directory(entry: AgentEntry) -> str:
-    return entry.worktree.path if entry.worktree is not None else entry.wish.options.cwd
+    return entry.worktree.path if entry.worktree is not None else entry.spawn.options.cwd
 
 
 def _base_name(entry: AgentEntry) -> str:
@@ -202,7 +202,7 @@ class ConflictRadar:
         """Those with a worktree."""
         self._wake = asyncio.Event()
         self._passing = asyncio.Lock()
-        self._said: set[str] = set()
+        self._reported_limits: set[str] = set()
 
     async def run(self) -> None:
         """Follow the log until it is closed, or this is cancelled."""
@@ -257,7 +257,7 @@ class ConflictRadar:
 
     def _directory(self, session: SessionId) -> str:
         with suppress(NoSuchAgentError):
-            return self._current.get(session).wish.options.cwd
+            return self._current.get(session).spawn.options.cwd
         return os.sep
 
     async def _watch(self) -> None:
@@ -295,7 +295,7 @@ class ConflictRadar:
         return [
             entry
             for entry in self._current.all()
-            if entry.worktree is not None and not entry.standing.is_archived
+            if entry.worktree is not None and not entry.status.is_archived
         ]
 
     async def _look(self, due: Collection[SessionId] | None, since: float | None) -> None:
@@ -398,9 +398,9 @@ class ConflictRadar:
     async def _say_limits(self, due: Collection[SessionId]) -> None:
         session = next((one for one in due if one in self._watched), None)
         for sentence in self._comparisons.limits if session is not None else ():
-            if sentence in self._said or session is None:
+            if sentence in self._reported_limits or session is None:
                 continue
-            self._said.add(sentence)
+            self._reported_limits.add(sentence)
             _log.warning("%s", sentence)
             await self._notes.note(session, NoticePosted(title=sentence, severity="warning"))
 
@@ -411,13 +411,13 @@ class ConflictRadar:
         sharing = {session for pair in self._touched.pairs() for session in pair}
         groups: dict[str, list[AgentEntry]] = {}
         for entry in sorted(self._current.all(), key=lambda entry: entry.spawned):
-            if entry.standing.is_archived:
+            if entry.status.is_archived:
                 continue
             if (worktree := entry.worktree) is not None:
                 state = self._comparisons.state(worktree.path)
                 key = state.snapshot.repository.common_dir if state else worktree.repository
             elif entry.session in sharing:
-                key = _find_place(entry.wish.options.cwd)
+                key = _find_place(entry.spawn.options.cwd)
             else:
                 continue
             if place is None or key == place:
@@ -429,7 +429,7 @@ class ConflictRadar:
     ) -> RepositoryConflicts:
         members = [self._member(entry) for entry in group]
         worktrees = [one.entry.worktree for one in members if one.entry.worktree is not None]
-        top = worktrees[0].repository if worktrees else members[0].entry.wish.options.cwd
+        top = worktrees[0].repository if worktrees else members[0].entry.spawn.options.cwd
         return make_repository_report(top, members, shared)
 
     def _member(self, entry: AgentEntry) -> RadarMember:

@@ -175,7 +175,7 @@ class ChangeReader:
     def _from_manifest(
         self, entry: AgentEntry, manifest: Manifest, blobs: BlobStore, against: str
     ) -> Comparison:
-        cwd = os.fsencode(os.path.realpath(entry.wish.options.cwd))
+        cwd = os.fsencode(os.path.realpath(entry.spawn.options.cwd))
         root = manifest.root or cwd
         repository = _find_repository(os.fsdecode(root))
         if repository is not None:

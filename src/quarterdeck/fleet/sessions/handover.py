@@ -185,21 +185,21 @@ async def hand_over(
     most = _MOST if summary is None else _MOST_BESIDE
     page = await read_page(fleet, old.session, None, most)
     past = page.text if summary is None else f"{summary}\n\nIts last part:\n\n{page.text}"
-    wish = await _wish(fleet, old)
+    options = await _load_options(fleet, old)
     new = await fleet.spawn(
         SpawnOptions(
             options=SessionOptions(
                 agent=to,
                 cwd=old.cwd,
                 model=model,
-                mode=old.mode or wish.mode,
-                roots=wish.roots,
-                allow=wish.allow,
-                deny=wish.deny,
+                mode=old.mode or options.mode,
+                roots=options.roots,
+                allow=options.allow,
+                deny=options.deny,
             ),
             name=name,
             parent=old.parent,
-            prompt=_told(
+            prompt=_compose_prompt(
                 old,
                 past,
                 has_more=page.earlier is not None and summary is None,
@@ -212,7 +212,7 @@ async def hand_over(
     return new
 
 
-async def _wish(fleet: Fleet, old: AgentInfo) -> SessionOptions:
+async def _load_options(fleet: Fleet, old: AgentInfo) -> SessionOptions:
     """How the old one was asked for."""
     for record in await fleet.read(old.session, limit=10):
         if isinstance(record.event, SessionSpawned):
@@ -220,7 +220,7 @@ async def _wish(fleet: Fleet, old: AgentInfo) -> SessionOptions:
     return SessionOptions(agent=old.agent, cwd=old.cwd)
 
 
-def _told(old: AgentInfo, past: str, *, has_more: bool, now: str) -> str:
+def _compose_prompt(old: AgentInfo, past: str, *, has_more: bool, now: str) -> str:
     """The first prompt of the new one. What others said is marked as such on every line."""
     quoted = "\n".join(f"| {line}" for line in past.splitlines()) or "| (nothing yet)"
     cut = "| … earlier entries are omitted\n" if has_more else ""

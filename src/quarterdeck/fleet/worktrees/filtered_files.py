@@ -79,8 +79,8 @@ def _list_filtered(made: GitRepository, entries: bytes) -> dict[bytes, bytes]:
     }
     words = ("check-attr", "-z", "--stdin", "filter")
     given = b"".join(name + b"\0" for name in objects)
-    said = made.ask(words, given=given, seconds=_SECONDS).data.split(b"\0")
-    values = zip(said[0::3], said[2::3], strict=False)
+    output = made.ask(words, given=given, seconds=_SECONDS).data.split(b"\0")
+    values = zip(output[0::3], output[2::3], strict=False)
     unset = (b"unspecified", b"unset")
     return {name: objects[name] for name, value in values if value not in unset}
 

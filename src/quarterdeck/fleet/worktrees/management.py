@@ -97,7 +97,7 @@ def _may_go(
 ) -> bool:
     if record.stage != "ready" or any(entry.is_started for entry in entries):
         return False
-    is_archived = all(entry.standing.is_archived for entry in entries)
+    is_archived = all(entry.status.is_archived for entry in entries)
     try:
         if not (is_archived and "archive" in settings.remove_after) and not (
             "merge" in settings.remove_after and _was_merged(record)
@@ -278,7 +278,7 @@ class WorktreeManagement:
         worktree = entry.worktree or await self._last_worktree(entry.session)
         if worktree is None:
             raise AgentNotReadyError(f"{entry.name!r} never had a worktree")
-        cwd = entry.wish.options.cwd
+        cwd = entry.spawn.options.cwd
         settings = await self._service.settings(worktree.repository)
         async with self._service.making:
             made = await call_in_thread(self._service.builder.recreate, worktree, cwd, settings)
@@ -362,7 +362,7 @@ class WorktreeManagement:
         """The agents of each worktree, by its path."""
         found: dict[str, list[AgentEntry]] = {}
         archived = await self._service.current.archived()
-        alive = [one for one in self._service.current.all() if not one.standing.is_archived]
+        alive = [one for one in self._service.current.all() if not one.status.is_archived]
         for entry in (*alive, *archived):
             if entry.worktree is not None:
                 found.setdefault(entry.worktree.path, []).append(entry)
@@ -397,7 +397,7 @@ class WorktreeManagement:
         if record.stage != "ready":
             raise AgentNotReadyError(f"the worktree {path!r} is being made or removed; wait")
         for entry in self._service.current.all():
-            cwd = entry.wish.options.cwd
+            cwd = entry.spawn.options.cwd
             if entry.is_started and (cwd == path or cwd.startswith(f"{path}/")):
                 raise AgentNotReadyError(
                     f"{entry.name!r} is live in the worktree {path!r}; close it first"

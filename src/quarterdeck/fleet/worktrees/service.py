@@ -111,7 +111,7 @@ class WorktreeService:
         Raises AgentNotReadyError, WorktreeError.
         """
         await self.check(entry)
-        source, cwd = entry.worktree, entry.wish.options.cwd
+        source, cwd = entry.worktree, entry.spawn.options.cwd
         assert source is not None
         settings = await self.settings(source.repository)
         async with self.making:
@@ -126,7 +126,7 @@ class WorktreeService:
 
     async def check(self, entry: AgentEntry) -> None:
         """Raise AgentNotReadyError if an agent that works in a worktree has none any more."""
-        worktree, options = entry.worktree, entry.wish.options
+        worktree, options = entry.worktree, entry.spawn.options
         if worktree is None and options.worktree is None:
             return
         if worktree is not None and await asyncio.to_thread(_is_there, worktree):
@@ -166,9 +166,9 @@ class WorktreeService:
             ran = await self.run(
                 line,
                 worktree,
-                start.wish.name,
+                start.spawn.name,
                 "setup",
-                by_agent=start.wish.parent_session is not None,
+                by_agent=start.spawn.parent_session is not None,
             )
             await sink(ran)
             if ran.exit_code != 0:

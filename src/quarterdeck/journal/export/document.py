@@ -324,7 +324,7 @@ class _Document:
                 if (ended := self._calls.pop(call, None)) is not None:
                     yield ended.passage(event, self._terminals)
             case _:
-                items = tuple(self._told(event, record))
+                items = tuple(self._passages(event, record))
                 if items:
                     yield from self._silence()
                 yield from items
@@ -335,7 +335,7 @@ class _Document:
         for open_ in self._calls.values():
             yield open_.passage(None, self._terminals)
 
-    def _told(self, event: Event, record: Record) -> Iterator[Passage]:
+    def _passages(self, event: Event, record: Record) -> Iterator[Passage]:
         match event:
             case PermissionAsked(request=request):
                 self._asked[request] = event

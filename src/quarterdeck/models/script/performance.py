@@ -115,7 +115,7 @@ class Performance:
         self._reply = reply
         self._beats = beats
         self._input = input_bytes
-        self._said = 0
+        self._output = 0
         self._thought = 0
         self._calls = 0
 
@@ -140,12 +140,12 @@ class Performance:
     def _count(self, beat: Beat) -> None:
         match beat:
             case TextBeat(text) | ToolInputBeat(_, text):
-                self._said += len(text.encode())
+                self._output += len(text.encode())
             case ThinkingBeat(text):
                 self._thought += len(text.encode())
             case ToolStartBeat(_, name):
                 self._calls += 1
-                self._said += len(name.encode())
+                self._output += len(name.encode())
             case PauseBeat() | FaultBeat():
                 pass
             case _:
@@ -158,7 +158,7 @@ class Performance:
             return self._reply.usage
         thought = _tokens(self._thought)
         return TokenUsage(
-            input=_tokens(self._input), output=_tokens(self._said) + thought, thought=thought
+            input=_tokens(self._input), output=_tokens(self._output) + thought, thought=thought
         )
 
     @property

@@ -10,7 +10,7 @@ from .program_entry import ProgramOptions
 from .program_options import options_of, reaching_word
 from .wrappers import ALL_SHELLS, INTERPRETERS, RUNNERS
 
-__all__ = ["deletes_words", "leading_words", "never_standing", "reaching_word_of"]
+__all__ = ["deletes_words", "leading_words", "never_lasting", "reaching_word_of"]
 
 _DANGEROUS = frozenset(
     (
@@ -86,7 +86,7 @@ _CODE_OPTIONS = ("-c", "-e", "-E", "-p", "-r", "--eval", "--print")
 _DELETING = frozenset(("rm", "rmdir", "mv", "shred", "unlink", "chmod", "chown", "chgrp", "trash"))
 
 
-def never_standing(command: ShellCommand) -> str | None:
+def never_lasting(command: ShellCommand) -> str | None:
     """Say why no standing permission is offered for a command; None when one may be."""
     name = command.name
     if name is None:
@@ -95,7 +95,7 @@ def never_standing(command: ShellCommand) -> str | None:
     if (harm := _lasting_harm(name, words)) is not None:
         return f"{harm} can do lasting harm"
     if (inner := _run_by(command)) is not None:
-        return never_standing(inner)
+        return never_lasting(inner)
     if name in ALL_SHELLS or command.wrapping == "opaque":
         return f"what {name!r} runs is not certain"
     if name in INTERPRETERS - _TEXT_TOOLS or name.startswith("python"):

@@ -77,8 +77,8 @@ class LinkedWorktree(Struct, frozen=True, kw_only=True):
     def is_there(self) -> bool:
         """Whether its top names it, so that it is no other directory in the same place."""
         named = read_whole(f"{self.path}/.git", _MOST_LINE) or b""
-        said = os.fsdecode(named.removeprefix(b"gitdir: ").rstrip(b"\r\n"))
-        return bool(named) and os.path.realpath(os.path.join(self.path, said)) == self.git_dir
+        line = os.fsdecode(named.removeprefix(b"gitdir: ").rstrip(b"\r\n"))
+        return bool(named) and os.path.realpath(os.path.join(self.path, line)) == self.git_dir
 
 
 def add_worktree(
@@ -248,9 +248,9 @@ def branch_holders(repository: GitRepository) -> dict[str, str]:
     A worktree that is gone holds its branch too, until git forgets it.
     """
     found = {one.branch: one.path for one in list_worktrees(repository) if one.branch is not None}
-    said = os.fsdecode(read_whole(f"{repository.common_dir}/HEAD", _MOST_LINE) or b"").strip()
-    if said.startswith(f"ref: {BRANCHES}"):
-        found[said.removeprefix(f"ref: {BRANCHES}")] = repository.common_dir.removesuffix("/.git")
+    line = os.fsdecode(read_whole(f"{repository.common_dir}/HEAD", _MOST_LINE) or b"").strip()
+    if line.startswith(f"ref: {BRANCHES}"):
+        found[line.removeprefix(f"ref: {BRANCHES}")] = repository.common_dir.removesuffix("/.git")
     return found
 
 

@@ -158,7 +158,7 @@ class QueryResponder:
             case "", "18", "t":
                 return f"\x1b[8;{rows};{columns}t".encode()
             case "?", number, "$p" if number.isdigit():
-                return f"\x1b[?{number};{self._told(int(number))}$y".encode()
+                return f"\x1b[?{number};{self._mode_report(int(number))}$y".encode()
             case "?", _, "h" | "l":
                 self._switch(numbers, last == "h")
             case _, _, "u":
@@ -167,7 +167,7 @@ class QueryResponder:
                 pass
         return b""
 
-    def _told(self, mode: int) -> int:
+    def _mode_report(self, mode: int) -> int:
         if mode not in _KNOWN:
             return 0
         return 1 if mode in self._on else 2

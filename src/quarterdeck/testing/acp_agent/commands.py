@@ -166,8 +166,8 @@ async def _history(work: PromptRun, rest: str) -> None:
     await work.say(" | ".join(earlier) or "(nothing)")
 
 
-async def _told(work: PromptRun, rest: str) -> None:
-    await work.say(" | ".join([work.session.model, work.session.mode, *work.session.told]))
+async def _report_prompts(work: PromptRun, rest: str) -> None:
+    await work.say(" | ".join([work.session.model, work.session.mode, *work.session.prompts]))
 
 
 async def _tool(work: PromptRun, rest: str) -> None:
@@ -391,7 +391,7 @@ COMMANDS: dict[str, Callable[[PromptRun, str], Awaitable[None]]] = {
     "flood": lambda work, rest: _stream(work, rest or "20000"),
     "wait": _wait,
     "history": _history,
-    "told": _told,
+    "told": _report_prompts,
     "tool": _tool,
     "ask": _ask,
     "asks": _asks,

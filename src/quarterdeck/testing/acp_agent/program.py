@@ -197,7 +197,7 @@ class FakeAgent:
         saved = self._sessions.new(request.cwd)
         if self._settings.update_first:
             await self._work(saved).update(acp.AgentMessageChunk(content=text("too early")))
-        saved.told = [
+        saved.prompts = [
             *(block.text for block in _texts(request.system_prompt)),
             *request.additional_directories,
             *(server.name for server in request.mcp_servers),

@@ -49,8 +49,8 @@ _UNASKED: dict[str, frozenset[DiskActionKind]] = {
 class FakeClaudeFailedError(Exception):
     """The turn ends by an error: its text, the result's subtype, the status of the API."""
 
-    def __init__(self, told: str, subtype: str = "success", status: int | None = 500) -> None:
-        super().__init__(told)
+    def __init__(self, tool_data: str, subtype: str = "success", status: int | None = 500) -> None:
+        super().__init__(tool_data)
         self.subtype = subtype
         self.status = status
 
@@ -130,7 +130,7 @@ def _ask(program: CommandContext, rest: str) -> None:
     allowed = _permitted(output, call, "Bash", given)
     if allowed is not None:
         data = {"stdout": "ran", "stderr": "", "interrupted": False}
-        output.result(call, f"ran {allowed['command']}", told=data)
+        output.result(call, f"ran {allowed['command']}", tool_data=data)
     output.say("denied" if allowed is None else "allowed")
 
 
@@ -147,7 +147,7 @@ def _write(program: CommandContext, rest: str) -> None:
     before = path.read_text() if path.exists() else None
     path.write_text(allowed["content"])
     data = {"type": "create", "filePath": str(path), "content": content, "originalFile": before}
-    output.result(call, f"File created successfully at: {path}", told=data)
+    output.result(call, f"File created successfully at: {path}", tool_data=data)
     output.say("allowed")
 
 

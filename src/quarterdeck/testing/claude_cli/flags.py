@@ -56,9 +56,9 @@ class FakeClaudeFlags:
     prompt: list[str] = field(default_factory=list[str])
 
 
-def refuse(told: str) -> None:
+def refuse(reason: str) -> None:
     """Say why and leave, as the real one does."""
-    sys.stderr.write(f"{told}\n")
+    sys.stderr.write(f"{reason}\n")
     sys.stderr.flush()
     sys.exit(1)
 

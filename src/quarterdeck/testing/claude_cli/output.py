@@ -34,7 +34,7 @@ class FakeClaudeOutput:
         self.interrupted = threading.Event()
         self.parent: str | None = None
         self.calls = 0
-        self.said: list[str] = []
+        self.texts: list[str] = []
         """The text of the last message."""
         self.entries: list[str] = []
         """The ids of what this turn added to the conversation."""
@@ -72,7 +72,7 @@ class FakeClaudeOutput:
         self._open("text")
         assert self._block is not None
         self._block.append(text)
-        self.said.append(text)
+        self.texts.append(text)
         self._event("content_block_delta", delta={"type": "text_delta", "text": text})
 
     def think(self, text: str) -> None:
@@ -100,15 +100,17 @@ class FakeClaudeOutput:
         self.end_message("tool_use")
         return call
 
-    def result(self, call: str, content: Any, *, failed: bool = False, told: Any = None) -> None:
+    def result(
+        self, call: str, content: Any, *, failed: bool = False, tool_data: Any = None
+    ) -> None:
         """What a tool call gave."""
         block = {"type": "tool_result", "tool_use_id": call, "content": content}
         if failed:
             block["is_error"] = True
         message = {"role": "user", "content": [block]}
         line: dict[str, Any] = {"type": "user", "message": message}
-        if told is not None:
-            line["tool_use_result"] = told
+        if tool_data is not None:
+            line["tool_use_result"] = tool_data
         self.line({**line, "parent_tool_use_id": self.parent})
 
     def end_message(self, stop: str | None = "end_turn") -> None:
@@ -134,7 +136,7 @@ class FakeClaudeOutput:
             return
         self._message = f"msg_{self.session[:8]}_{self.number()}"
         self._index = 0
-        self.said = []
+        self.texts = []
         self._event("message_start", message=self._body([]))
 
     def _close_block(self) -> None:

@@ -298,7 +298,7 @@ class FakeClaude:
             "type": "result",
             "subtype": "success",
             "is_error": False,
-            "result": "".join(self.output.said),
+            "result": "".join(self.output.texts),
             "usage": {"input_tokens": 11 * calls, "output_tokens": 7 * calls},
             "total_cost_usd": self._total,
             "modelUsage": {self.output.model: {**usage, "contextWindow": 200_000}},

@@ -343,10 +343,10 @@ class FakeOpencode:
 
     # What sessions tell
 
-    def publish(self, kind: str, told: dict[str, Any]) -> None:
+    def publish(self, kind: str, properties: dict[str, Any]) -> None:
         """Tell every listener."""
         self._count += 1
-        event = {"id": f"evt_{self._count}", "type": kind, "properties": told}
+        event = {"id": f"evt_{self._count}", "type": kind, "properties": properties}
         self.publish_raw(_frame(event))
 
     def publish_raw(self, frame: bytes) -> None:

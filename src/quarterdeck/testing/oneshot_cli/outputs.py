@@ -301,7 +301,7 @@ class OneshotCursor(OneshotOutput):
 
     def __init__(self, call: "OneshotFlags") -> None:
         super().__init__(call)
-        self._said = ""
+        self._text = ""
 
     def resumed(self) -> tuple[str | None, bool]:
         return self.call.given.get("--resume"), False
@@ -319,16 +319,16 @@ class OneshotCursor(OneshotOutput):
         put({"type": role, "message": {"role": role, "content": [block]}, **fields})
 
     def say(self, text: str) -> None:
-        self._said += text
+        self._text += text
         self._message("assistant", text, timestamp_ms=1)
 
     def think(self, text: str) -> None:
         put({"type": "thinking", "subtype": "delta", "text": text})
 
     def _whole(self) -> None:
-        if self._said:
-            self._message("assistant", self._said)
-        self._said = ""
+        if self._text:
+            self._message("assistant", self._text)
+        self._text = ""
 
     def called(self, name: str, given: dict[str, Any], output: str) -> None:
         self._whole()

@@ -240,7 +240,7 @@ async def _detailed(answer: Awaitable[Any]) -> Any:
     except RpcError as error:
         data: Any = {} if error.data is None else error.data
         if isinstance(data, dict) and "details" not in data:
-            error.data = {**cast("dict[str, Any]", data), "details": error.told}
+            error.data = {**cast("dict[str, Any]", data), "details": error.description}
         raise
 
 

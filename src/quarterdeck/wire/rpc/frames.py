@@ -169,13 +169,13 @@ def replace_surrogates(line: bytes) -> bytes | None:
     if b"\\ud" not in line and b"\\uD" not in line:
         return None
 
-    def mend(match: re.Match[bytes]) -> bytes:
+    def replace_surrogate(match: re.Match[bytes]) -> bytes:
         return match[0] if len(match[0]) != 6 else b"\\ufffd"
 
     mended = re.sub(
         rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
         rb"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}",
-        mend,
+        replace_surrogate,
         line,
     )
     return None if mended == line else mended

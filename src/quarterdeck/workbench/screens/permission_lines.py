@@ -139,11 +139,11 @@ def _coloured(text: str, language: str) -> list[Line]:
 
 
 def _numbered(
-    lines: Iterable[Line], first: int, digits: int, sign: str, ground: str
+    lines: Iterable[Line], first: int, digits: int, sign: str, background: str
 ) -> Iterator[Line]:
     signs = {"+": "diff-added", "-": "diff-removed"}
     for number, line in enumerate(lines, first + 1):
-        spans = [(words, f"{role}/{ground}" if ground else role) for words, role in line]
+        spans = [(words, f"{role}/{background}" if background else role) for words, role in line]
         gutter = (f"{number:>{digits}} ", "faint")
         yield (gutter, (f"{sign} ", signs.get(sign, "faint")), *spans)
 

@@ -100,10 +100,14 @@ def summarize_request(asked: PermissionAsked, cwd: str | None, home: str = "") -
     given = _given_directory(asked.raw_input)
     shown = [command or "", patch, *(change.path for change in changes), given or ""]
     leaves = [one for one in _leaves(asked.raw_input) if not _is_shown(one, shown, changes, patch)]
-    told = {*shown, *(str(value) for _, _, value in leaves)}
+    shown_texts = {*shown, *(str(value) for _, _, value in leaves)}
     names = [name for change in changes for name in _short_names(change.path, cwd)]
-    notes = [asked.title] if _says_more(asked.title, [*told, *names, asked.name or ""]) else []
-    notes += [text for text in dict.fromkeys(texts) if text not in told and text not in notes]
+    notes = (
+        [asked.title] if _says_more(asked.title, [*shown_texts, *names, asked.name or ""]) else []
+    )
+    notes += [
+        text for text in dict.fromkeys(texts) if text not in shown_texts and text not in notes
+    ]
     notes += [f"terminal {c.terminal_id}" for c in asked.content if isinstance(c, TerminalItem)]
     return PermissionSummary(
         heading=_heading(asked, command, changes),
@@ -112,7 +116,7 @@ def summarize_request(asked: PermissionAsked, cwd: str | None, home: str = "") -
         patch=patch,
         notes=tuple(notes),
         arguments=tuple((name, format_json(value)) for _, name, value in leaves),
-        places=tuple(_places(asked, told, patch)),
+        places=tuple(_places(asked, shown_texts, patch)),
         directory=given or cwd,
         risks=find_risks(asked, cwd, home),
         reason=asked.reason or "",
@@ -211,8 +215,8 @@ def _says_more(title: str, shown: Iterable[str]) -> bool:
     return any(word.lower() not in _FILLERS for word in words)
 
 
-def _places(asked: PermissionAsked, told: Iterable[str], patch: str) -> Iterator[str]:
-    known = {text for text in told if text}
+def _places(asked: PermissionAsked, shown_texts: Iterable[str], patch: str) -> Iterator[str]:
+    known = {text for text in shown_texts if text}
     for place in asked.locations:
         if place.path not in known and not (patch and place.path in patch):
             yield f"{place.path}:{place.line}" if place.line else place.path
@@ -490,12 +494,12 @@ _OUTSIDE = {
 
 def _command_risks(part: "CommandPart", roots: tuple[str, ...]) -> Iterator[PermissionRisk]:
     from quarterdeck.policy.paths import is_below
-    from quarterdeck.policy.shell.hazards import never_standing
+    from quarterdeck.policy.shell.hazards import never_lasting
 
     command = part.command
     text = command.text
     reason = _program_reason(command)
-    if reason is None and (never_standing(command) or "").endswith("lasting harm"):
+    if reason is None and (never_lasting(command) or "").endswith("lasting harm"):
         reason = "can do lasting harm"
     if reason is not None:
         yield PermissionRisk(reason=reason, words=text, mark=command.words[0].raw)

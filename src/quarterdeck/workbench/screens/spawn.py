@@ -175,8 +175,8 @@ async def _has_default(context: "WorkbenchContext", cwd: str) -> bool:
         return False
     from quarterdeck.agent.environment import prepare_environment
 
-    ground = await prepare_environment(places, context.discovery.environment, cwd)
-    return ground.settings.worktrees.default
+    session_environment = await prepare_environment(places, context.discovery.environment, cwd)
+    return session_environment.settings.worktrees.default
 
 
 def _read_directory(cwd: str) -> SpawnDirectory:

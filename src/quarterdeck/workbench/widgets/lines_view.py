@@ -112,11 +112,11 @@ class LineCanvas(ScrollView):
         return cast("App[object]", self.app).stylesheet  # pyright: ignore[reportUnknownMemberType]
 
     def _compute_style(self, role: str) -> Style:
-        role, _, ground = role.partition("/")
+        role, _, background = role.partition("/")
         found = self._style_of(role)
-        if not ground:
+        if not background:
             return found
-        under = self._style_of(ground)
+        under = self._style_of(background)
         return found + Style(
             bgcolor=under.bgcolor, bold=under.bold or None, underline=under.underline or None
         )

@@ -53,7 +53,7 @@ class BackgroundCommand:
         self.id = id
         self.line = line
         self.file = started.file
-        self.was_exit_told = False
+        self.was_exit_reported = False
         self._limit = limit
         self._begun = time.monotonic()
         self._over: float | None = None
@@ -290,8 +290,8 @@ async def _show(command: BackgroundCommand, text: str, live: LiveCall) -> None:
     terminal = TerminalId(command.terminal.id)
     if text:
         await live.emit(TerminalOutput(terminal=terminal, data=text))
-    if (left := command.exit) is not None and not command.was_exit_told:
-        command.was_exit_told = True
+    if (left := command.exit) is not None and not command.was_exit_reported:
+        command.was_exit_reported = True
         await live.emit(TerminalExited(terminal=terminal, exit_code=left.code, signal=left.signal))
 
 

@@ -43,7 +43,7 @@ class GoalDoneTool:
     """The goal is the session's own."""
 
     def __init__(self) -> None:
-        self._was_said = False
+        self._was_declared = False
 
     @property
     def description(self) -> str:
@@ -55,7 +55,7 @@ class GoalDoneTool:
         for name, value in (("summary", arguments.summary), ("evidence", arguments.evidence)):
             if not value.strip():
                 raise ToolError(f"{name!r} is empty; state what was reached and how you know.")
-        if self._was_said:
+        if self._was_declared:
             raise ToolError(
                 "The goal is already marked as reached; tell the person what matters, and stop."
             )
@@ -67,7 +67,7 @@ class GoalDoneTool:
         )
 
     async def _done(self, live: LiveCall) -> ToolOutcome:
-        self._was_said = True
+        self._was_declared = True
         return text_outcome("The goal is marked as reached. Tell the person briefly what matters.")
 
 

@@ -51,7 +51,7 @@ class CodexItems:
 
     def __init__(self, origin: str) -> None:
         self._origin = origin
-        self._said: dict[str, _Growing] = {}
+        self._messages: dict[str, _Growing] = {}
         self._open: set[str] = set()
         """The calls that run."""
         self._ended: dict[str, int] = {}
@@ -69,7 +69,7 @@ class CodexItems:
     def gap(self) -> None:
         """The connection was cut: pieces of what was growing may be missing."""
         self.has_gap = True
-        for growing in self._said.values():
+        for growing in self._messages.values():
             growing.has_gap = True
 
     def is_running(self, call: str) -> bool:
@@ -91,13 +91,13 @@ class CodexItems:
             self._open.add(id_)
             yield _started(ToolCallId(id_), item)
         elif kind in ("agentMessage", "plan", "reasoning"):
-            self._said[id_] = _Growing()
+            self._messages[id_] = _Growing()
 
     def grow(self, id_: str, delta: str, *, is_thought: bool = False) -> Iterator[Event]:
         """A piece of an item's text."""
-        known = self._said.get(id_)
+        known = self._messages.get(id_)
         if known is None:
-            known = self._said[id_] = _Growing(has_gap=self.has_gap)
+            known = self._messages[id_] = _Growing(has_gap=self.has_gap)
         if delta and not known.has_gap:
             known.pieces.append(delta)
             yield thought(delta, known.name) if is_thought else message(delta, known.name)
@@ -122,7 +122,7 @@ class CodexItems:
             yield UnknownEvent(origin=self._origin, raw=dict(item))
 
     def _rest(self, id_: str, whole: str) -> Iterator[Event]:
-        known = self._said.pop(id_, None) or _Growing()
+        known = self._messages.pop(id_, None) or _Growing()
         before, name = known.text, known.name
         if whole.startswith(before):
             whole = whole[len(before) :]
@@ -135,7 +135,7 @@ class CodexItems:
 
     def _thoughts(self, id_: str, item: Mapping[str, Any]) -> Iterator[Event]:
         """What it thought, if no piece of it came before, or some were missed."""
-        known = self._said.pop(id_, None) or _Growing()
+        known = self._messages.pop(id_, None) or _Growing()
         items = as_list(item.get("summary")) or as_list(item.get("content"))
         texts = "\n\n".join(filter(None, map(as_text, items)))
         if known.pieces and not known.has_gap:

@@ -126,12 +126,12 @@ class CodexLink:
             host, self._reader, self._request_handler, is_shared=self._server.is_shared
         )
         opening = host.opening
-        manner = parse_codex_mode(self._launch, opening.options.agent_mode)
-        self._params = thread_params(self._launch, opening, manner)
+        codex_mode = parse_codex_mode(self._launch, opening.options.agent_mode)
+        self._params = thread_params(self._launch, opening, codex_mode)
         self._listening = start_task(self._listener.run(), name="codex: listen")
         version = await self._connection.open(opening)
         opened = await self._open(opening)
-        self._changes = manner.differences(opened, opening.options.roots)
+        self._changes = codex_mode.differences(opened, opening.options.roots)
         self._is_used = opening.options.resume is not None
         self._connection.keep()
         return StartedAgent(
@@ -331,8 +331,8 @@ class CodexLink:
         self._name(opened)
         self._is_used = len(known) > turns
         options = self._host.opening.options
-        manner = parse_codex_mode(self._launch, options.agent_mode)
-        self._changes = {**manner.differences(opened, options.roots), **self._chosen}
+        codex_mode = parse_codex_mode(self._launch, options.agent_mode)
+        self._changes = {**codex_mode.differences(opened, options.roots), **self._chosen}
         await self._host.emit(SessionChanged(agent_session=self._thread))
 
     async def _tell_malformed(self) -> None:

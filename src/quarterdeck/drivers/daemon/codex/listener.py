@@ -23,7 +23,7 @@ __all__ = [
     "CodexTurn",
     "emit_thread_history",
     "find_turn",
-    "said_by_person",
+    "prompt_chunk",
 ]
 
 _log = logging.getLogger(__name__)
@@ -148,9 +148,9 @@ class CodexListener:
         self.add(arrive)
         await here
 
-    def hear(self, method: str, told: Mapping[str, Any]) -> Awaitable[object] | None:
+    def hear(self, method: str, params: Mapping[str, Any]) -> Awaitable[object] | None:
         """A notification; what is returned, if anything, is waited for before the next."""
-        self.add(partial(self._tell, method, told))
+        self.add(partial(self._tell, method, params))
         return None if self._roomy.is_set() else self._roomy.wait()
 
     async def _tell(self, method: str, data: Mapping[str, Any]) -> None:
@@ -171,7 +171,7 @@ class CodexListener:
         if self.turn is not None and self.turn.recognise(turn, item):
             return
         if self._is_shared and method == "item/completed" and self._reader.is_new(item):
-            await self._host.emit(said_by_person(item))
+            await self._host.emit(prompt_chunk(item))
 
     def _finish(self, turn: Mapping[str, Any]) -> None:
         if self.turn is not None:
@@ -220,7 +220,7 @@ class CodexListener:
                 await self._host.emit(event)
 
 
-def said_by_person(item: Mapping[str, Any]) -> MessageChunk:
+def prompt_chunk(item: Mapping[str, Any]) -> MessageChunk:
     """What someone has said in the thread."""
     blocks = map(as_map, as_list(item.get("content")))
     text = "\n".join(as_text(block.get("text")) for block in blocks)
@@ -239,7 +239,7 @@ async def emit_thread_history(
     """Tell what was said and done in a thread. Raises as ``CodexConnection.ask``."""
     for item in await _items_of(line, thread):
         if item.get("type") == "userMessage":
-            await host.emit(said_by_person(item))
+            await host.emit(prompt_chunk(item))
             continue
         for event in reader.past(item):
             await host.emit(event)

@@ -175,7 +175,12 @@ class CodexRequestHandler:
         given = answered.content or {} if answered.action == "accept" else {}
         return {
             "answers": {
-                id_: {"answers": [*_told(given.get(id_)), *_told(given.get(f"{id_}_other"))]}
+                id_: {
+                    "answers": [
+                        *_answer_texts(given.get(id_)),
+                        *_answer_texts(given.get(f"{id_}_other")),
+                    ]
+                }
                 for id_ in names
             }
         }
@@ -221,7 +226,7 @@ def _property(question: Mapping[str, Any]) -> dict[str, Any]:
     return shown_
 
 
-def _told(value: Any) -> list[str]:
+def _answer_texts(value: Any) -> list[str]:
     if isinstance(value, list):
         return [str(one) for one in cast("list[Any]", value)]
     return [] if value is None else [str(value)]

@@ -56,10 +56,10 @@ _decode = msgspec.json.Decoder().decode
 class OpencodeStatusError(QuarterdeckError):
     """The server answered with a status that is no success."""
 
-    def __init__(self, status: int, told: str) -> None:
-        super().__init__(f"status {status}" + (f": {told}" if told else ""))
+    def __init__(self, status: int, details: str) -> None:
+        super().__init__(f"status {status}" + (f": {details}" if details else ""))
         self.status = status
-        self.told = told
+        self.details = details
 
 
 class OpencodeAnswerError(QuarterdeckError):
@@ -132,7 +132,7 @@ class OpencodeClient:
         finally:
             connection.abort()
         if not 200 <= head.status < 300:
-            raise OpencodeStatusError(head.status, _told(answer))
+            raise OpencodeStatusError(head.status, _error_text(answer))
         try:
             return _decode(answer) if answer.strip() else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -198,7 +198,7 @@ class OpencodeClient:
         return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
 
 
-def _told(answer: bytes) -> str:
+def _error_text(answer: bytes) -> str:
     """What an answer that is no success says, in a few words."""
     return answer[:500].decode("utf-8", "replace").strip()
 

@@ -91,7 +91,7 @@ class OpencodeRequestHandler:
         if verdict.cancelled and self.is_interrupted:
             return
         # Without a message the whole turn would end with the refusal.
-        answer = {"reply": "reject", "message": verdict.told or _DENIED}
+        answer = {"reply": "reject", "message": verdict.model_reason or _DENIED}
         if verdict.allowed:
             answer = {"reply": "once"}
         await self._send(path_of("permission", request, "reply"), answer)
@@ -105,7 +105,7 @@ class OpencodeRequestHandler:
                 await self._send(path_of("question", request, "reject"), {})
             return
         given = answered.content or {}
-        answers = [_told(given.get(f"q{number}")) for number, _ in enumerate(questions, 1)]
+        answers = [_answer_text(given.get(f"q{number}")) for number, _ in enumerate(questions, 1)]
         await self._send(path_of("question", request, "reply"), {"answers": answers})
 
     async def _send(self, path: str, answer: Mapping[str, Any]) -> None:
@@ -181,7 +181,7 @@ def _property(question: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "string", "examples": [one["const"] for one in choices], **about}
 
 
-def _told(value: Any) -> list[str]:
+def _answer_text(value: Any) -> list[str]:
     if isinstance(value, list):
         return [str(one) for one in cast("list[Any]", value)]
     return [] if value is None else [str(value)]

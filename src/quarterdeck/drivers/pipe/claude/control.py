@@ -90,7 +90,7 @@ def answer_to_permission(
     """What to tell the agent about a call."""
     if verdict.allowed:
         return {"behavior": "allow", "updatedInput": request.get("input") or {}}
-    text = verdict.told or "The person did not allow this call."
+    text = verdict.model_reason or "The person did not allow this call."
     return {"behavior": "deny", "message": text, "interrupt": interrupted}
 
 
@@ -105,7 +105,7 @@ def answer_to_hook(verdict: PermissionVerdict) -> dict[str, Any]:
     data = {
         "hookEventName": "PreToolUse",
         "permissionDecision": decision,
-        "permissionDecisionReason": verdict.told,
+        "permissionDecisionReason": verdict.model_reason,
     }
     return {"hookSpecificOutput": data}
 
@@ -141,7 +141,7 @@ def answer_to_questions(request: Mapping[str, Any], answered: QuestionAnswered) 
         return {"behavior": "deny", "message": "The person did not answer.", "interrupt": False}
     given = answered.content or {}
     answers = {
-        as_text(one.get("question")): _told(
+        as_text(one.get("question")): _answer_text(
             [*_listed(given.get(f"q{number}")), *_listed(given.get(f"q{number}{_OWN_WORDS}"))]
         )
         for number, one in enumerate(_questions(request), 1)
@@ -202,7 +202,7 @@ def _listed(value: Any) -> list[Any]:
     return [] if value is None else [value]
 
 
-def _told(value: Any) -> str:
+def _answer_text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(str(one) for one in cast("list[Any]", value))
     return "" if value is None else str(value)

@@ -36,7 +36,7 @@ _LONGEST = 2_000
 _CHUNK = 100
 """Lines that are painted at once."""
 _MOST_CHUNKS = 80
-_GROUNDS = {"+": "diff-line-added", "-": "diff-line-removed"}
+_BACKGROUNDS = {"+": "diff-line-added", "-": "diff-line-removed"}
 _WORDS = {"+": "diff-word-added", "-": "diff-word-removed"}
 _SIGN_ROLES = {"+": "diff-added", "-": "diff-removed"}
 _KIND_LETTERS = {"new": "A", "deleted": "D", "renamed": "R", "copied": "C", "mode": "m"}
@@ -343,24 +343,24 @@ def _pair(slot: PatchSlot, row: PatchRow, canvas: RowCanvas) -> Line:
 def _cell(slot: PatchSlot, hunk: int, at: int, place: tuple[str, int], canvas: RowCanvas) -> Line:
     """A line with its number and its sign, in exactly the width."""
     sign, number = place
-    ground = _GROUNDS.get(sign)
+    background = _BACKGROUNDS.get(sign)
     is_marked = ChangedLine(slot.file.id, sign == "-", number) in canvas.marked and sign != " "
     gutter: list[Span] = [
         (("▸" if is_marked else " "), "key"),
         (f"{number:>{_number_width(slot)}} ", "faint"),
         (f"{sign} ", _SIGN_ROLES.get(sign, "faint")),
     ]
-    spans = _grounded(canvas.painter.line(slot, hunk, at), ground, _WORDS.get(sign))
+    spans = _shaded(canvas.painter.line(slot, hunk, at), background, _WORDS.get(sign))
     room = canvas.width - width_of(tuple(gutter))
     shown = slice_line(tuple(spans), canvas.left, canvas.left + max(0, room) + 1)
     shown = clip(shown, max(1, room))
     gap = " " * max(0, room - width_of(shown))
-    return (*gutter, *shown, (gap, f"text/{ground}" if ground else "text"))
+    return (*gutter, *shown, (gap, f"text/{background}" if background else "text"))
 
 
-def _grounded(line: PaintedLine, ground: str | None, word: str | None) -> Iterable[Span]:
+def _shaded(line: PaintedLine, background: str | None, word: str | None) -> Iterable[Span]:
     for text, role, is_changed in line:
-        under = word if is_changed else ground
+        under = word if is_changed else background
         yield text, f"{role}/{under}" if under else role
 
 
