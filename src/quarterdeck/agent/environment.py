@@ -76,7 +76,7 @@ async def prepare_environment(
     """Look at a directory: its project, whether it is trusted, its settings, its instructions.
 
     ``began`` is when the session began, in microseconds since the epoch; None: now. A session
-    that goes on another day is given the same day, so that what it sends stays the same.
+    that goes on another day is sent the same day, so that its prompt stays the same.
 
     Raises:
         ConfigError: a settings file is wrong; the message names file and key.

@@ -87,7 +87,7 @@ def _plain(value: str) -> str:
 
 
 MOST_BYTES = 200_000
-"""A file that is longer is no one's prompt."""
+"""A longer file cannot be a prompt."""
 _KEY = re.compile(r"[A-Za-z_][\w.-]*\s*:(\s|$)")
 _OPENERS = {"[": "]", '"': '"', "'": "'"}
 

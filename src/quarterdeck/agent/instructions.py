@@ -1,9 +1,8 @@
-"""Instructions files: what the person and the project want, sent at the start or when they
-count.
+"""Instructions files: what the person and the project want, sent at the start or when they apply.
 
 At the start the model is sent the user's own file and those from the top of the project down to
-the directory the session works in. Those of other directories it is sent when it first touches a
-file below them.
+the directory the session works in. Those of other directories are sent when the agent first
+touches a file below them.
 """
 
 import asyncio
@@ -119,10 +118,10 @@ def _text_of(path: Path, most: int) -> str:
 
 
 class NestedInstructions(Struct, kw_only=True, eq=False):
-    """Tells instructions of directories when the agent first touches a file below them.
+    """Sends instructions of directories when the agent first touches a file below them.
 
-    What was sent is known from the conversation, so that a session that goes on does not tell
-    it again.
+    What was sent is known from the conversation, so that a resumed session does not send it
+    again.
     """
 
     root: Path
@@ -136,7 +135,7 @@ class NestedInstructions(Struct, kw_only=True, eq=False):
         conversation: "Conversation",
         emit: Callable[[Event], Awaitable[None]],
     ) -> None:
-        """Tell what counts for these files and was not sent yet in this conversation."""
+        """Send what applies to these files and was not sent yet in this conversation."""
         wanted = tuple(paths)
         if not wanted:
             return

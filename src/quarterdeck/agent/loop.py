@@ -52,7 +52,7 @@ async def run_turn(turn: Turn, prompted: Prompted) -> TurnEnded:
 
     The prompt is safe from a crash before the model is asked. Cancelling the task ends the turn
     as ``cancelled``: the event is emitted, then the cancellation goes on its way. An error that
-    no one expected ends it as ``failed``.
+    was not expected ends it as ``failed``.
 
     Raises:
         JournalError: the log takes no more events, not even the turn's end.

@@ -75,7 +75,7 @@ class NativeSessionOptions(Struct, frozen=True, kw_only=True):
     flags: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings that outrank every file, as nested tables."""
     attended: bool = True
-    """Whether anybody can answer a question."""
+    """Whether a person can answer a question."""
     servers: tuple[ServerDefinition, ...] = ()
     """Servers that lend tools, besides those of the options and the configuration."""
     make_system: SystemFactory = make_local_system
@@ -138,7 +138,7 @@ async def find_servers(
 ) -> tuple[ToolServers, tuple[NoticePosted, ...]]:
     """The servers of a session, not started, and what a person should know of those left out.
 
-    ``given`` come from the one who opens the session and win over those of the same name in files.
+    ``given`` come from the opener of the session and win over those of the same name in files.
     ``wanted`` are the only tools that the session may have; None: all. It has none of ``denied``.
     """
     if not (given or session_environment.settings.mcp_servers or session_environment.has_mcp_file):
@@ -244,7 +244,7 @@ class NativeAgent:
         options: NativeSessionOptions = _DEFAULTS,
         new_id: SessionId | None = None,
     ) -> Session:
-        """Begin a session that shares the past of another, whole or up to a sequence number.
+        """Begin a session with the history of another, whole or up to a sequence number.
 
         Raises:
             NoSuchSessionError, JournalLockedError, QuarterdeckError: as ``load``.

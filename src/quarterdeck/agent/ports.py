@@ -169,7 +169,7 @@ HookEmit: TypeAlias = Callable[[Event], Awaitable[None]]
 
 
 class HookVerdict(Struct, frozen=True, kw_only=True):
-    """What the hooks of one point came to, all together."""
+    """The combined result of the hooks of one point."""
 
     refused: str | None = None
     """Why it must not be; None: no one says so."""
@@ -178,9 +178,9 @@ class HookVerdict(Struct, frozen=True, kw_only=True):
     effect: Literal["allow", "ask"] | None = None
     """Whether a person need not, or must, be asked."""
     reason: str = ""
-    """Why that is wished."""
+    """The reason for ``wish``."""
     input: dict[str, Any] | None = None
-    """What a tool is to be called with instead."""
+    """The input to call the tool with instead."""
     context: tuple[str, ...] = ()
     """What the model is to be sent besides."""
     again: str | None = None
@@ -251,7 +251,7 @@ class ToolServers(Protocol):
         ...
 
     async def settle(self, toolbox: Toolbox, emit: Callable[[Event], Awaitable[None]]) -> None:
-        """Between two steps: let tools join or leave, and tell what is worth it.
+        """Between two steps: let tools join or leave, and emit the notices that are due.
 
         Waits for servers that are being started, once and for a bounded time. Never raises for
         what a server does.
@@ -303,13 +303,13 @@ async def run_prompt_hooks(hooks: Hooks, emit: HookEmit, prompted: Prompted) -> 
 async def run_start_hooks(
     hooks: Hooks, conversation: "Conversation", emit: HookEmit, *, resumed: bool
 ) -> None:
-    """Run the hooks of a session's begin, and tell the model what they say."""
+    """Run the hooks of a session's begin, and send their text to the model."""
     verdict = await hooks.run("session_start", {"resumed": resumed}, emit)
     await add_hook_context(verdict, "session_start", conversation, emit)
 
 
 async def run_stop_hooks(turn: "Turn", continued: int) -> Prompted | None:
-    """What hooks have the model hear at the end of a turn, so that it goes on; None: it ends."""
+    """The prompt of hooks at the end of a turn, so that it goes on; None: it ends."""
     hooks = turn.hooks
     if not hooks.has("turn_end"):
         return None
@@ -334,7 +334,7 @@ def _answer(conversation: "Conversation") -> str:
 async def add_hook_context(
     verdict: HookVerdict, point: HookPoint, conversation: "Conversation", emit: HookEmit
 ) -> None:
-    """Tell the model what hooks say that are not about a prompt or a call; twice is once."""
+    """Send the model the text of hooks that are not about a prompt or a call; each text once."""
     for index, words in enumerate(verdict.context, 1):
         source = f"hook {point} {index}"
         text = f"[Message from a hook at {point}:]\n\n{words}"
@@ -370,7 +370,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     """Keeps what files were, so that the turn can be undone."""
 
     instructions: NestedInstructions | None = None
-    """Tells instructions of directories when a file below them is touched."""
+    """Sends instructions of directories when a file below them is touched."""
     hooks: Hooks = NO_HOOKS
     """Programs and functions of the user's that have a say."""
 

@@ -155,7 +155,7 @@ class _Children(Struct, eq=False):
     untold: dict[SessionId, tuple[str, ChildEnded]] = field(
         default_factory=dict[SessionId, tuple[str, ChildEnded]]
     )
-    """Of those in the background that the model has not heard of, with their names."""
+    """Of those in the background that the model has not seen, with their names."""
 
     def apply(self, event: Event) -> None:
         match event:

@@ -52,7 +52,7 @@ class SessionSetup(Struct, kw_only=True, eq=False):
     checkpoint_patience: float = 10.0
     """Seconds that writing a work tree down may take."""
     instructions: NestedInstructions | None = None
-    """Tells those of directories when the agent first works there."""
+    """Sends those of directories when the agent first works there."""
     hooks: Hooks = NO_HOOKS
     """Programs and functions of the user's that have a say; closed with the session."""
     spending: TurnSpending | None = None
@@ -62,4 +62,4 @@ class SessionSetup(Struct, kw_only=True, eq=False):
     goal: "GoalState | None" = None
     """The goal that was set last."""
     hear: "Callable[[Record], object]" = lambda _: None
-    """Hears every record that the session appends, for traces."""
+    """Called with every record that the session appends, for traces."""

@@ -77,7 +77,7 @@ def make_session_table(
 
 
 def short_ids(ids: Sequence[str]) -> list[str]:
-    """The beginnings that tell these ids from each other, in the same length."""
+    """The beginnings that distinguish these ids, in the same length."""
     length = _SHORTEST
     longest = max(map(len, ids), default=0)
     while length < longest and max(Counter(one[:length] for one in set(ids)).values()) > 1:
@@ -105,7 +105,7 @@ def describe_empty_history(where: Path | None, others: Iterable["HistorySession"
 
 
 def format_session_heading(past: "HistorySession") -> str:
-    """Whose session it is and where it worked."""
+    """The agent of a session and where it worked."""
     parts = [f"{past.agent} {escape_controls(past.id)}"]
     if past.cwd is not None:
         parts.append(f"in {escape_to_line(past.cwd)}")

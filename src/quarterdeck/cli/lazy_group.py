@@ -50,7 +50,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command to run; a wrong name is reported with the nearest right ones."""
+        """Find the command to run; the error for a wrong name lists the nearest right ones."""
         name = args[0]
         if name not in self.later and not name.startswith("-") and not ctx.resilient_parsing:
             raise click.UsageError(f"No such command {name!r}.{self._near(name)}", ctx)

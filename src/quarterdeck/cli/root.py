@@ -1,6 +1,6 @@
 """The command ``quarterdeck``: its options, its commands, and its exit code in every case.
 
-People see no traceback unless they ask for it; what no one expected is written to a file.
+People see no traceback unless they ask for it; an unexpected error is written to a file.
 """
 
 import os
@@ -171,7 +171,7 @@ def is_debug(arguments: Sequence[str]) -> bool:
 def leave_output(error: OSError) -> int:
     """Let go of an output that cannot be written; return the exit code that says so.
 
-    Quiet where no one reads it any more, as in ``quarterdeck doctor | head -1``.
+    Quiet where its reader is gone, as in ``quarterdeck doctor | head -1``.
     """
     # Otherwise the interpreter would try to write the rest when it ends, and complain.
     nothing = os.open(os.devnull, os.O_WRONLY)

@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 Occasion: TypeAlias = Literal["needed", "done", "failed", "conflict"]
-"""What a person may want to be shown."""
+"""The occasions of notifications."""
 
 Count: TypeAlias = Annotated[int, Meta(ge=1, description="a whole number, at least 1")]
 Retries: TypeAlias = Annotated[int, Meta(ge=0, description="a whole number, at least 0")]
@@ -308,16 +308,16 @@ class McpServerSettings(Value, frozen=True, kw_only=True):
     args: tuple[str, ...] = ()
     """The program's arguments."""
     env: dict[str, str] = field(default_factory=dict[str, str])
-    """Variables for the program; ``${NAME}`` stands for one of yours. Of your other variables it
-    only sees a few such as ``PATH`` and ``HOME``. Never shown."""
+    """Variables for the program; ``${NAME}`` is replaced by one of yours. Of your other variables
+    it only sees a few such as ``PATH`` and ``HOME``. Never shown."""
     cwd: str | None = None
     """Working directory of the program; relative to the workspace, or with ``~``. Unset: the
     session's directory."""
     url: Url | None = None
     """URL of a server that is already running; it must support streamable HTTP."""
     headers: dict[str, str] = field(default_factory=dict[str, str])
-    """Headers for every request, such as ``Authorization``; ``${NAME}`` stands for a variable of
-    yours. Never shown."""
+    """Headers for every request, such as ``Authorization``; ``${NAME}`` is replaced by a variable
+    of yours. Never shown."""
     timeout: Seconds = 120.0
     """How long a call may take without progress."""
     start_timeout: Seconds = 30.0
@@ -439,8 +439,8 @@ class WorktreeSettings(Value, frozen=True, kw_only=True):
     """Whether every new agent in a git repository gets a worktree of its own; ``--no-worktree`` and
     ``--worktree`` override it."""
     branch: BranchPattern = "quarterdeck/{agent}"
-    """The branch of a new worktree; ``{agent}`` stands for the name of the agent or the name that
-    you give to the worktree."""
+    """The branch of a new worktree; ``{agent}`` is replaced by the name of the agent or the name
+    that you give to the worktree."""
     place: str | None = None
     """Directory for new worktrees; relative to the repository, or with ``~``. Unset: a directory
     of Quarterdeck's own, outside the repository."""

@@ -26,7 +26,7 @@ class Workspace:
 
     @property
     def project_file(self) -> Path | None:
-        """Settings that everybody who works on the project shares."""
+        """Settings that are shared by all who work on the project."""
         return self.folder / "config.toml" if self.folder else None
 
     @property
@@ -38,7 +38,7 @@ class Workspace:
 def find_workspace(directory: Path) -> Workspace:
     """Find the project of a directory.
 
-    Outside of a repository nothing above the directory is looked at: the one who can write to
+    Outside of a repository nothing above the directory is looked at: write access to
     ``/tmp`` must not configure what runs in ``/tmp/mine``.
     """
     start = directory.resolve()

@@ -44,7 +44,7 @@ class Catalogue:
         for agent in self.agents.values():
             if agent.name.casefold() == wanted:
                 return agent
-        # A user's alias goes before a shipped one.
+        # A user's alias takes precedence over a shipped one.
         for agent in sorted(self.agents.values(), key=lambda agent: not agent.is_own):
             if wanted in (alias.casefold() for alias in agent.aliases):
                 return agent
@@ -59,7 +59,7 @@ def load_catalogue(places: Places | None = None) -> Catalogue:
 
     Raises:
         BadAgentFileError: a shipped file is wrong.
-        UnusablePlaceError: no one can tell where the user's files are.
+        UnusablePlaceError: the place of the user's files is unknown.
     """
     fields: dict[str, Mapping[str, Any]] = dict(_shipped_fields())
     agents = dict(_shipped())

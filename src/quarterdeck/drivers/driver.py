@@ -1,5 +1,4 @@
-"""The contract: what a session of any agent does, no matter who made the agent and however we reach
-it.
+"""The contract: what a session of any agent does, for every vendor and every transport.
 
 A consumer is written against ``DriverSession`` and the events that go to its ``EventSink``; it
 needs no branch for an agent or a transport. What a session can do is data on it (``Capabilities``).
@@ -14,7 +13,7 @@ What holds for every session:
   turn is a further ``Prompted`` within it, with ``steers`` set.
 - **Tool calls** have one start, any number of updates and one end, within their turn, also where
   the agent forgets.
-- **Permissions** are decided by the session's gate: rules first, then the one who calls ``answer``.
+- **Permissions** are decided by the session's gate: rules first, then the caller of ``answer``.
   Each request is answered once; interrupting answers all that are open as cancelled.
 - **Interrupting** ends the turn as ``cancelled`` within ``DriverSessionOptions.cancel_limit``; an
   agent that does not obey is ended, and the session with it.
@@ -82,7 +81,7 @@ class Capabilities:
     mcp: bool = False
     verbatim: bool = True
     """Text comes as the agent wrote it. Off: as its screen shows it, tabs as spaces, without marks
-    that no one sees."""
+    that are invisible there."""
     process: Literal["session", "turn"] = "session"
     """One process for the whole session, or one for each turn."""
 
@@ -95,7 +94,7 @@ class DriverSessionOptions:
     """Every one that is set reaches the agent, or opening fails and names it. ``resume`` is the
     agent's own id."""
     replay: bool = False
-    """With ``resume``: have the past reported as events, where the agent can."""
+    """With ``resume``: replay the history as events, where the agent can."""
     login: str | None = None
     """A way to log in, by the agent's id of it, before the session is opened; over ACP only."""
     title: str | None = None

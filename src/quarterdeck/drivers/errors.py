@@ -93,7 +93,7 @@ class UnenforceableError(UnsupportedError):
 class NotPermittedError(DriverError):
     """What an agent had us do may not be done; the message is for the agent.
 
-    ``cancelled``: no one decided, because the turn is being stopped.
+    ``cancelled``: no decision was made, because the turn is being stopped.
     """
 
     def __init__(self, reason_text: str, *, cancelled: bool = False) -> None:
@@ -151,9 +151,7 @@ class AgentMissingError(OpenFailedError):
 
 
 LoginKind: TypeAlias = Literal["agent", "terminal", "variables"]
-"""Who does it: the agent when it is asked to; a program in a terminal; the one who sets
-variables.
-"""
+"""Who does it: the agent on request; a program in a terminal; the user, by setting variables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,7 +117,7 @@ class JsonLine:
 async def read_lines(stream: ByteStream, *, limit: int = MAX_LINE) -> AsyncIterator[JsonLine]:
     """Each line, also a last one without a line end; empty ones are left out.
 
-    The program is held back while no one takes the next line.
+    The program is held back until the next line is taken.
 
     Raises:
         LinkBrokenError: a line is longer than ``limit``.

@@ -1,7 +1,7 @@
 """The seam between a session and a transport.
 
 ``LinkSession`` keeps the contract's rules; a ``AgentLink`` speaks one agent's language and holds
-none of them. A link calls its ``LinkHost`` for all that it hears, from one task at a time for
+none of them. A link calls its ``LinkHost`` for all that it receives, from one task at a time for
 events; a permission may wait in a task of its own.
 """
 
@@ -74,7 +74,7 @@ class TurnOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermissionVerdict:
-    """What to tell the agent about a permission request."""
+    """The answer to the agent's permission request."""
 
     allowed: bool
     option: str | None = None
@@ -111,7 +111,7 @@ class LinkHost(Protocol):
         ...
 
     async def emit(self, event: Event, *, parent: ToolCallId | None = None) -> None:
-        """Take what the agent said, in its order. Tool calls may come as the agent sends them.
+        """Take the agent's events, in its order. Tool calls may come as the agent sends them.
 
         An update of a call that never started, a second start, a start that is also the end: the
         session makes the one start, the updates and the one end of it.
@@ -134,7 +134,7 @@ class LinkHost(Protocol):
         ...
 
     async def forbids(self, question: PermissionAsked) -> PermissionVerdict | None:
-        """What stands against a call that the agent may be about to do unasked.
+        """The objection to a call that the agent may be about to do unasked.
 
         Not allowed: denied, and in the log. Cancelled: a rule wants a person to be asked before
         something is read; the agent is to ask. None: nothing, as far as policy is concerned.
@@ -192,7 +192,7 @@ class AgentLink(Protocol):
         ...
 
     async def prompt(self, content: tuple[ContentBlock, ...]) -> TurnOutcome:
-        """Send a prompt and return when the turn is over; everything it said was emitted.
+        """Send a prompt and return when the turn is over and all its events were emitted.
 
         Raises:
             LinkError: the agent is gone; ``lost`` is or will be reported too.
@@ -207,7 +207,7 @@ class AgentLink(Protocol):
         ...
 
     async def interrupt(self) -> None:
-        """Tell the agent to stop its turn; ``prompt`` then returns by itself."""
+        """Ask the agent to stop its turn; ``prompt`` then returns by itself."""
         ...
 
     async def set_mode(self, mode: str) -> None:

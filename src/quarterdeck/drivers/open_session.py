@@ -109,7 +109,7 @@ async def start_session(
             first = _first(session, started, failures, is_known=is_known)
             await session.announce([*first, *loose])
         except BaseException:
-            # No one will have the session, so no one else can end what has started.
+            # The caller gets no session, so only we can end what has started.
             await run_to_end(link.end(), name="session: end")
             raise
         return
@@ -142,10 +142,10 @@ def _check_options(session: LinkSession, link: AgentLink) -> None:
 
 
 def _hold(session: LinkSession, link: AgentLink) -> list[Event]:
-    """Make sure that the agent can be held to mode and rules; what is to be reported if it cannot.
+    """Make sure that the agent can be held to mode and rules; the notices to emit if it cannot.
 
     Raises:
-        UnenforceableError: it cannot, and the person has not said to go on all the same.
+        UnenforceableError: it cannot, and ``on_unheld`` is not ``warn``.
     """
     opening, around = session.opening, session.around
     reasons = explain_unenforceable(link.enforcement(opening), opening, session.gate, around)
@@ -283,7 +283,7 @@ async def open_session(
     Over another transport than the first, the session says so in a ``Notice`` with the reason.
     ``transport`` allows one alone. ``gate``: by default one with the opening's mode and no rules.
     ``is_known``: our log has this session; it goes on. ``places``: where the user's own agents are.
-    ``on_terminal``: called with where the agent runs, if it does in a terminal, as soon as it does.
+    ``on_terminal``: called with the agent's terminal, if it runs in one, as soon as it does.
 
     Raises:
         UnknownAgentError, BadAgentFileError: and no event was written.

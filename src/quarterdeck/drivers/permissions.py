@@ -57,7 +57,7 @@ class UnusedPermissions:
     )
 
     def add(self, call: Call, permitted: PermissionGranted) -> None:
-        """The agent got permission for this call."""
+        """Record that this call was allowed."""
         for use in call.paths:
             self._reads.add(use.resolved)
             if use.access == "write":
@@ -153,7 +153,7 @@ def _real(use: PathUse) -> PathUse:
 
 
 def _held_against(call: Call, gate: Gate) -> Call:
-    """Doubt a search below which a rule denies something: no one but the agent does the looking."""
+    """Doubt a search below which a rule denies something: the agent itself chooses what to read."""
     within = [use for use in call.paths if _looks_below(call, use)]
     if not within:
         return call
@@ -205,7 +205,7 @@ def _plain(option: PermissionOption, agent: str) -> PermissionOption:
 def verdict_of(
     decided: PermissionGranted | PermissionRefused, theirs: Sequence[PermissionOption]
 ) -> PermissionVerdict:
-    """What to tell the agent, in its own options where it offered any.
+    """The answer to the agent, in its own options where it offered any.
 
     An option that the agent would remember is selected only if a person chose that very one.
     """

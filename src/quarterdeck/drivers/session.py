@@ -106,7 +106,7 @@ class LinkSession:
         self._services = ServedCallRunner(self, around, self._clearances, self._conduct)
         self._stopping = BackgroundTasks()
         self._early: list[tuple[Event, ToolCallId | None]] | None = []
-        """What the link said before the session was announced; None from then on."""
+        """The events of the link before the session was announced; None from then on."""
         self._over: LinkError | None = None
         self._closed_as: tuple[ClosedAs, str | None] = ("closed", None)
         self._ending: asyncio.Task[None] | None = None
@@ -144,14 +144,14 @@ class LinkSession:
     # Beginning
 
     def attach(self, link: AgentLink) -> None:
-        """Use this link; what the one before it said is forgotten."""
+        """Use this link; events of the previous one are dropped."""
         self._link = link
         self._early = []
         self._over = None
         self._ledger = ToolCallNormalizer(link.transport)
 
     async def announce(self, events: Iterable[Event]) -> None:
-        """Write the first events, then what the link has said meanwhile; once, by the opener."""
+        """Write the first events, then those emitted by the link meanwhile; once, by the opener."""
         for event in events:
             await self._sink(event)
         early, self._early = self._early or [], None
@@ -169,10 +169,10 @@ class LinkSession:
         self._ended.set_result(ended)
         await self._sink(ended)
 
-    # What the link tells (link.Host)
+    # What the link reports (link.Host)
 
     async def emit(self, event: Event, *, parent: ToolCallId | None = None) -> None:
-        """Take what the agent said, in its order; see ``link.Host``."""
+        """Take the agent's events, in its order; see ``link.Host``."""
         if self._early is not None:
             self._early.append((event, parent))
             return
@@ -234,7 +234,7 @@ class LinkSession:
         self._stopping.start(step, name=f"{self.agent}: stop the turn")
 
     async def permit(self, question: PermissionAsked) -> PermissionVerdict:
-        """Have a tool call decided: rules first, then the one who answers."""
+        """Have a tool call decided: by the rules, else by the answer to a request."""
         if self.is_interrupted or self._early is not None:
             return _CANCELLED
         with self._requests:
@@ -259,7 +259,7 @@ class LinkSession:
         return verdict
 
     async def forbids(self, question: PermissionAsked) -> PermissionVerdict | None:
-        """What stands against a call that the agent may do unasked; see ``link.Host``."""
+        """The objection to a call that the agent may do unasked; see ``link.Host``."""
         call = await call_of(question, self._around, self.gate)
         match await self.gate.judge(call):
             case Deny():
@@ -345,7 +345,7 @@ class LinkSession:
                 self._conduct.end_turn()
 
     async def _settle(self) -> None:
-        """Wait for what is still asked; then tell what changed although nothing may."""
+        """Wait for open requests; then report what changed although nothing may."""
         await self._requests.settled()
         violation = await self._conduct.changed_on_disk()
         if violation is not None:
@@ -453,7 +453,7 @@ class LinkSession:
             async with self._turns:
                 await self._sink(ended)
         except Exception as error:
-            # Who waits for the end must hear that it could not be written, not wait for ever.
+            # A waiter for the end must get this error: it must not wait for ever.
             self._ended.set_exception(error)
         else:
             self._ended.set_result(ended)

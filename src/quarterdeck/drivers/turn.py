@@ -75,7 +75,7 @@ class DriverTurn:
         """No message and no tool call so far, nor other work."""
 
     def shows_life(self, event: Event | None = None) -> None:
-        """The agent has said something: this."""
+        """Record a sign of life of the agent: this event."""
         self._sign_of_life = time.monotonic()
         match event:
             case MessageChunk(role="agent", content=TextContent(text=words)) if not words.strip():

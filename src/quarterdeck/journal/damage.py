@@ -1,8 +1,7 @@
 """What is known of a log's damage, in a small file beside it: ``<log>.damage``.
 
 A full check takes time in proportion to the log, so what it found, and what was found in passing,
-is kept for the one who lists sessions. The file follows from the log: it may be deleted at any
-time.
+is kept for lists of sessions. The file follows from the log: it may be deleted at any time.
 """
 
 import contextlib

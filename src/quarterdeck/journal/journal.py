@@ -479,7 +479,7 @@ class Journal(ReadableJournal):
         await self._keep_damage()
         # Readers first: the last connection to close tidies the file, and only a writer can.
         await self._readers.close()
-        if "_search" in self.__dict__:  # no one has searched otherwise
+        if "_search" in self.__dict__:  # otherwise there was no search
             await self._search.close()
         try:
             if self._writer is not None:

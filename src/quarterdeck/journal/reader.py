@@ -232,7 +232,7 @@ class ReadableJournal:
 
     @cached_property
     def _search(self) -> "SearchIndex":
-        # Imported here, because most sessions end before anybody searches.
+        # Imported here, because most sessions end without a search.
         from .search import SearchIndex
 
         if self._recent.closed:
@@ -330,7 +330,7 @@ class ReadableJournal:
     async def search(
         self, query: str, session: SessionId | None = None, limit: int = 50
     ) -> "list[SearchHit]":
-        """Find text in all that was said, newest first; brings the index up to date before.
+        """Find text in all messages and calls, newest first; brings the index up to date before.
 
         All words must occur in one passage; ``"several words"`` is a phrase, ``word*`` a
         beginning. No query is an error.
@@ -370,6 +370,6 @@ class ReadableJournal:
         return [replace(one, damage=damage.get(one.id)) for one in found] if damage else found
 
     async def _keep_damage(self) -> None:
-        """Note what was found in passing, so that the one who lists the sessions can tell."""
+        """Record damage that was found in passing, so that lists of sessions can show it."""
         if found := self._readers.damaged():
             await asyncio.to_thread(note_damage, self.path, found)

@@ -1,6 +1,6 @@
 """The one thread that writes, and the lock that keeps other writers out.
 
-Everything reaches it through one queue. A commit that someone waits for happens at once; others
+Everything reaches it through one queue. A commit with a waiter happens at once; others
 wait a few milliseconds for company, so a steady stream costs a few hundred disk flushes a second
 at most. What fails stays at the head of the backlog and is tried again.
 
@@ -127,7 +127,7 @@ _STOP = object()
 
 
 class CommitListener(Protocol):
-    """Who hears of the writer's progress, in the event loop's thread."""
+    """Receives the writer's progress, in the event loop's thread."""
 
     def committed(self, entries: Sequence[Entry]) -> None:
         """These are on disk; called in order, each event once."""
@@ -257,7 +257,7 @@ class JournalWriter:
         for job in self._jobs:
             _settle(job.future, None, failure or JournalClosedError(self._path))
         for future in (self._opened, self._ended):
-            # The one who did not get as far as waiting for it has nothing to miss.
+            # A caller that was cancelled before it waited for it misses nothing.
             if not future.cancelled():
                 future.exception()
 

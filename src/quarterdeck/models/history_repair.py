@@ -64,7 +64,7 @@ def _owned(message: Message, owner: str) -> Message:
 
 
 def _is_plain(part: Part) -> bool:
-    """Whether a part is anybody's own and says something."""
+    """Whether a part belongs to no vendor and is not empty."""
     if isinstance(part, TextPart):
         return part.signature is None and _has_words(part.text)
     if isinstance(part, ToolUsePart):
@@ -103,7 +103,7 @@ class MessageGroup(Struct, frozen=True):
     """Neighbours of one role as one message, and the place of the first of them."""
 
     start: int | None
-    """None: it was not said by anybody."""
+    """None: the message was added by the repair."""
     message: Message
 
 
@@ -171,8 +171,8 @@ class ResultPairer:
         return message if _are_same(parts, message.parts) else Message(role="user", parts=parts)
 
     def go_back(self, gone: Iterable[Message], last: Message, mended: Message) -> None:
-        """Be as before the repaired messages ``gone``; ``last`` is the one before them,
-        ``mended`` what became of it.
+        """Undo the repaired messages ``gone``; ``last`` is the one before them, ``mended`` its
+        repaired form.
         """
         for message in gone:
             self._calls.free(use.id for use in _uses(message))

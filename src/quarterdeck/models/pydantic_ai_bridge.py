@@ -106,7 +106,7 @@ class BridgedModel:
 
     @property
     def info(self) -> ModelInfo:
-        """What is known of the model: the defaults, unless the user said more."""
+        """What is known of the model: the defaults, unless the user configured more."""
         return self._info
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:

@@ -1,4 +1,4 @@
-"""A call taken apart: each thing in it that needs permission of its own.
+"""A call taken apart: each thing in it that needs its own permission.
 
 A call is allowed when all of its parts are. A call without parts is never allowed.
 """
@@ -200,7 +200,7 @@ def parts_of(call: Call) -> tuple[CallPart, ...]:
 
 
 class CallMentions(Struct, frozen=True, kw_only=True):
-    """What a command names and only a disk can tell about."""
+    """What a command names that has to be looked up on disk."""
 
     names: tuple[str, ...] = ()
     """Programs."""

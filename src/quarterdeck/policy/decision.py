@@ -87,7 +87,7 @@ Decision: TypeAlias = Allow | Deny | Ask
 
 
 class DecisionStep(Struct, frozen=True, kw_only=True):
-    """One rule or mode held against one part."""
+    """One rule or mode compared with one part."""
 
     part: str
     by: DecisionSource
@@ -129,7 +129,7 @@ def explain(
     trusted: bool = True,
     now: int = 0,
 ) -> Explanation:
-    """Decide like ``decide`` and tell which rules were held against which part."""
+    """Decide like ``decide`` and list which rules were compared with which part."""
     judge = _Judge(call, mode, rules, grants, sandbox, trusted, now)
     judge.steps = []
     decision = judge.decide()
@@ -159,7 +159,7 @@ def decider_of(decision: Allow | Deny) -> Decider:
 
 
 class _Findings(Struct, eq=False):
-    """What the parts of a call came to."""
+    """The results for the parts of a call."""
 
     denied: list[Deny] = field(default_factory=list[Deny])
     asked: list[Ask] = field(default_factory=list[Ask])

@@ -171,7 +171,7 @@ class Gate(Struct, kw_only=True, eq=False):
     """Says what ``sandbox`` is; asked once, before the first command is decided."""
     trusted: bool = True
     attended: bool = True
-    """Whether anybody can answer; if not, what would be asked is refused."""
+    """Whether a person can answer; if not, what would be asked is refused."""
     patience: float | None = None
     """Seconds that a request waits for its answer and is then refused; None: for ever."""
     refused_unattended: int = 0
@@ -197,7 +197,7 @@ class Gate(Struct, kw_only=True, eq=False):
     ) -> PermissionGranted | PermissionRefused:
         """Decide about a call, asking if need be.
 
-        ``urge``: what a hook wishes; it outranks neither a denial nor a rule that asks.
+        ``urge``: the advice of a hook; it outranks neither a denial nor a rule that asks.
         ``sandbox``: what holds this call, where it is not what holds all others.
 
         ``question`` says how it would be asked. Where it has no options it gets ours; where an
@@ -318,7 +318,7 @@ class Gate(Struct, kw_only=True, eq=False):
             del self._questions[request]
 
     async def leave(self, emit: Emit, question: PermissionAsked) -> PermissionAnswer:
-        """Put a request to the person as it is, and tell both; policy has no say any more."""
+        """Put a request to the person as it is, and record both; policy is not consulted."""
         try:
             answer = await self._answer(emit, question)
         except asyncio.CancelledError:

@@ -151,7 +151,7 @@ def parse_mode(name: str) -> Mode:
 
 
 def mode_answer(mode: Mode, action: ActionKind, sandbox: SandboxState = NO_SANDBOX) -> ModeAnswer:
-    """Say what ``mode`` does with a deed that no rule decides."""
+    """Say what ``mode`` does with an action that no rule decides."""
     if mode == "deny-all":
         return "deny"
     if mode == "full-auto" and sandbox.in_force and _contained(action, sandbox):

@@ -330,7 +330,7 @@ def grants_of(
     place = {"session": call.session, "project": call.project, "user": ""}.get(choice.scope)
     if place is None:
         return ()
-    # What was said of one project holds for no other, also where a session moves to another.
+    # An answer for one project applies to no other, also where a session moves to another.
     within = call.project if choice.scope in ("project", "session") else None
     return tuple(
         Grant(

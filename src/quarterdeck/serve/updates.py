@@ -96,7 +96,7 @@ class UpdateTranslator:
 
     Args:
         client: what the client takes; it gets nothing else.
-        is_clients_terminal: tells the terminals that the client runs from ours.
+        is_clients_terminal: distinguishes the terminals that the client runs from ours.
         knows_cost: the records begin with the session's first, so that costs can be summed.
     """
 
@@ -221,7 +221,7 @@ class UpdateTranslator:
         return is_new
 
     def _way(self, terminal_id: str, *, is_replay: bool) -> _Way:
-        if is_replay:  # the terminals of the past are gone
+        if is_replay:  # the terminals of a replay are gone
             return "text"
         if self._is_clients_terminal(terminal_id):
             return "client"

@@ -421,11 +421,11 @@ async def start_in_thread(
 
 
 _undoings = BackgroundTasks()
-"""Held here because no one else would, should the caller be cancelled a second time."""
+"""Held here because a caller that is cancelled a second time does not hold them."""
 
 
 async def _undo(starting: asyncio.Future[StartedChild], guard: ProcessGuard) -> None:
-    """End a child whose start no one waits for any more; its thread cannot be stopped."""
+    """End a child whose start was cancelled; its thread cannot be stopped."""
     await asyncio.wait([starting])
     if not starting.cancelled() and starting.exception() is None:
         await LocalProcess(starting.result(), guard).end(EndingDeadlines(ask=0, terminate=0))

@@ -104,7 +104,7 @@ class Sandbox:
     program: str = ""
     """The path of bwrap."""
     seals: bool = False
-    """A sealed command changes nothing and talks with no one, so that it may run unasked."""
+    """A sealed command changes nothing and cannot communicate, so that it may run unasked."""
 
     @property
     def is_there(self) -> bool:
@@ -349,7 +349,7 @@ class SandboxedTerminals:
 
     def _remove_placeholders(self) -> None:
         for path in self._placeholders:
-            with suppress(OSError):  # someone has put something there, or another session did this
+            with suppress(OSError):  # something was put there, or another session did this
                 os.rmdir(path)  # noqa: PTH106
         self._placeholders.clear()
 

@@ -33,7 +33,7 @@ __all__ = [
 
 
 class FakeTuiDisplay:
-    """A terminal in raw mode; ``chrome`` is what stands below everything that was said."""
+    """A terminal in raw mode; ``chrome`` is what is drawn below all messages."""
 
     def __init__(self) -> None:
         self._before: list[Any] = termios.tcgetattr(0)
@@ -90,7 +90,7 @@ class FakeTuiDisplay:
         return "\r\n".join(self._chrome)
 
     def _write(self, text: str) -> None:
-        # In one piece, so that nobody sees the half of it.
+        # In one piece, so that no half of it is ever visible.
         text = f"\x1b[?2026h{text}\x1b[?2026l"
         self.raw(text.encode("utf-8", "surrogateescape"))
 
@@ -300,7 +300,7 @@ class FakeTui:
         self.say(output)
 
     def action(self, action: DiskAction, output: str) -> None:
-        """Tell of something that is done."""
+        """Report an action that is done."""
         self.tool(action.title)
 
     def _choose(self, keys: dict[str, bool]) -> bool:

@@ -1,7 +1,7 @@
-"""An event in one line, for people and for models: said once, used by every output.
+"""An event in one line, for people and for models: one description, used by every output.
 
-The text is as the agent wrote it: the one who shows it escapes what a terminal would act on, cuts
-it and puts a sign before it. A text may have further lines where a reason has.
+The text is as the agent wrote it: its user escapes what a terminal would act on, cuts it
+and puts a sign before it. A text may have further lines where a reason has.
 """
 
 from collections.abc import Callable

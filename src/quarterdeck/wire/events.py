@@ -215,7 +215,7 @@ class ModelCallFinished(
 
     model: str
     reply: Message | None = None
-    """What the model said, whole; None when the call failed."""
+    """The model's reply, whole; None when the call failed."""
     stop: str | None = None
     """The vendor's own stop word."""
     usage: TokenUsage | None = None
@@ -255,7 +255,7 @@ class ToolCallStarted(Value, frozen=True, kw_only=True, tag_field="type", tag="t
     call: ToolCallId
     title: str
     name: str | None = None
-    """The tool's own name, where the agent tells it."""
+    """The tool's own name, where the agent reports it."""
     kind: ToolKind = "other"
     status: ToolCallStatus = "pending"
     content: tuple[ToolCallContent, ...] = ()
@@ -404,7 +404,7 @@ class QuestionAnswered(Value, frozen=True, kw_only=True, tag_field="type", tag="
 
 
 class UsageReported(Value, frozen=True, kw_only=True, tag_field="type", tag="usage_reported"):
-    """Figures from the agent, at any time; each field stands for itself and replaces."""
+    """Figures from the agent, at any time; each field replaces its last value."""
 
     context: ContextUsage | None = None
     session_tokens: TokenUsage | None = None
@@ -423,7 +423,7 @@ class RateLimited(Value, frozen=True, kw_only=True, tag_field="type", tag="rate_
 
 
 class NoticePosted(Value, frozen=True, kw_only=True, tag_field="type", tag="notice"):
-    """Something worth telling the person, from the agent or from us; at any time."""
+    """A notice for the person, from the agent or from us; at any time."""
 
     title: str
     severity: Severity = "info"

@@ -52,7 +52,7 @@ class Selected(AcpValue, frozen=True, kw_only=True, tag_field="outcome", tag="se
 
 
 class Cancelled(AcpValue, frozen=True, kw_only=True, tag_field="outcome", tag="cancelled"):
-    """No one chose: the turn was cancelled, the asker died, or the wait ran out."""
+    """No choice was made: the turn was cancelled, the asker died, or the wait ran out."""
 
 
 PermissionOutcome: TypeAlias = Selected | Cancelled

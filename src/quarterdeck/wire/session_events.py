@@ -126,7 +126,7 @@ class ChildEnded(Value, frozen=True, kw_only=True, tag_field="type", tag="child_
     call: ToolCallId
     how: ChildEnd
     answer: str = ""
-    """What the model is sent, cut to the size of a result."""
+    """What is sent to the model, cut to the size of a result."""
     usage: TokenUsage | None = None
     """With all that its own children took."""
     cost: Cost | None = None
@@ -138,10 +138,10 @@ killed it."""
 
 
 class SessionSpawned(Value, frozen=True, kw_only=True, tag_field="type", tag="session_spawned"):
-    """A fleet starts a session, and how it is to be; first of all, and again before later runs.
+    """A fleet starts a session with these options; first of all, and again before later runs.
 
     The second form of this event. The first had the fields of ``options`` at its top; ``record``
-    reads it. Values of variables and headers are left out here, no matter who makes the event.
+    reads it. Values of variables and headers are always left out here.
     """
 
     name: str
@@ -152,7 +152,7 @@ class SessionSpawned(Value, frozen=True, kw_only=True, tag_field="type", tag="se
     lead: bool = False
     """It has the tools to start agents of its own."""
     forked_from: SessionId | None = None
-    """The session whose past it shares."""
+    """The session whose history it shares."""
 
     def __post_init__(self) -> None:
         kept = self.options.without_values()
@@ -200,7 +200,7 @@ class SessionChanged(Value, frozen=True, kw_only=True, tag_field="type", tag="se
     name: str | UnsetType = UNSET
     """What a fleet calls it."""
     mode: str | UnsetType = UNSET
-    """Our permission mode; the agent's own is reported by ``ModeChanged``."""
+    """Our permission mode; ``ModeChanged`` reports the agent's own."""
     archived: bool | UnsetType = UNSET
     """Put away: kept, and left out of lists."""
 
@@ -270,7 +270,7 @@ class Rewound(Value, frozen=True, kw_only=True, tag_field="type", tag="rewound")
 
     to: TurnId
     conversation: bool = False
-    """What was said from that turn up to here is no longer sent to the model."""
+    """Messages from that turn up to here are no longer sent to the model."""
     files: tuple[TurnId, ...] = ()
     """The turns whose changes to files were taken back."""
     restored: str | None = None
@@ -280,7 +280,7 @@ class Rewound(Value, frozen=True, kw_only=True, tag_field="type", tag="rewound")
     kept: tuple[str, ...] = ()
     """Files that could not be brought back and are as they were."""
     forced: bool = False
-    """Files that someone had changed since were overwritten."""
+    """Files that had been changed since were overwritten."""
     merged: tuple[str, ...] = ()
     """Files in which later changes by others stay."""
     reasons: tuple[str, ...] = ()
@@ -312,9 +312,9 @@ class CompactionChanged(
     summary: str | None = None
     error: str | None = None
     through: int | None = None
-    """With ``completed``: how many messages the summary stands for. Native agent only."""
+    """With ``completed``: how many messages the summary replaces. Native agent only."""
     kept: tuple[Part, ...] = ()
-    """What is kept whole beside the summary: prompts, pinned messages, the plan …"""
+    """What is sent whole beside the summary: prompts, pinned messages, the plan …"""
     usage: TokenUsage | None = None
     """What writing the summary took; a turn that waited for it counts it as its own."""
     cost: Cost | None = None
@@ -328,20 +328,16 @@ class CompactionChunk(Value, frozen=True, kw_only=True, tag_field="type", tag="c
 
 
 class ResultsCleared(Value, frozen=True, kw_only=True, tag_field="type", tag="results_cleared"):
-    """Old results of tools are no longer sent, only what they were; at any time, each
-    further.
-    """
+    """Old results of tools are no longer sent, only what they were; at any time, each further."""
 
     through: int
     """Results in this many messages from the beginning."""
     longest: int | None = None
-    """Those that are sent still are cut to about so many characters; None: sent as
-    notes.
-    """
+    """Those still sent are cut to about so many characters; None: sent as notes."""
 
 
 class ContextAdded(Value, frozen=True, kw_only=True, tag_field="type", tag="context_added"):
-    """The model is sent something that no one typed: a nested instructions file, a hook's word.
+    """The model is sent something that no person typed: a nested instructions file, a hook's text.
 
     At any time; sent when no result of a tool is awaited. Survives every compaction.
     """
@@ -349,7 +345,7 @@ class ContextAdded(Value, frozen=True, kw_only=True, tag_field="type", tag="cont
     source: str
     """The file, or the hook; the same again replaces what survives."""
     text: str
-    """What the model is sent, to the letter."""
+    """What is sent to the model, verbatim."""
 
 
 class MessagePinned(Value, frozen=True, kw_only=True, tag_field="type", tag="message_pinned"):
@@ -358,7 +354,7 @@ class MessagePinned(Value, frozen=True, kw_only=True, tag_field="type", tag="mes
     message: MessageId
     content: tuple[ContentBlock, ...]
     new: bool = False
-    """The model has not heard it yet and is sent it now."""
+    """The model has not seen it yet and is sent it now."""
 
 
 class MessageUnpinned(Value, frozen=True, kw_only=True, tag_field="type", tag="message_unpinned"):

@@ -94,7 +94,7 @@ class LandingFailed(Value, frozen=True, kw_only=True, tag_field="type", tag="lan
 
 
 class ConflictChanged(Value, frozen=True, kw_only=True, tag_field="type", tag="conflict_changed"):
-    """What the session and another one both change; replaces what was said of that one before."""
+    """What the session and another one both change; replaces the earlier event about that one."""
 
     other: SessionId
     files: tuple[ConflictFile, ...] = ()
@@ -130,4 +130,4 @@ WorktreeEvent: TypeAlias = (
     | ReviewCommented
     | ReviewMarked
 )
-"""What a fleet notes about a session's files, and nothing that the agent did or said."""
+"""What a fleet records about a session's files; none of it comes from the agent."""

@@ -80,7 +80,7 @@ class SharedPath(Struct, frozen=True, kw_only=True):
 class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A list of changes, as it is kept: MessagePack, because paths are bytes.
 
-    A path is there more than once, oldest first, if someone else changed it in between.
+    A path occurs more than once, oldest first, if it changed outside the turn in between.
     """
 
     v: int = 1

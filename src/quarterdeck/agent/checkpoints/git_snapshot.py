@@ -409,7 +409,7 @@ class ShadowRepository:
 
 
 class _Sorting:
-    """What becomes of paths that differ from the index."""
+    """How paths that differ from the index are handled."""
 
     def __init__(self, top: bytes, hidden: bytes) -> None:
         self.wanted: list[bytes] = []

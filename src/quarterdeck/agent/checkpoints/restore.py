@@ -156,7 +156,7 @@ class RestorePlan(Struct, frozen=True, kw_only=True):
     """What is to be done, looked at and found possible."""
 
     changes: tuple[FileChange, ...]
-    """From what is there now to what is to be."""
+    """From the present state of the files to the restored one."""
     kept: tuple[str, ...] = ()
     """Paths that cannot be brought back, for people."""
     forced: bool = False
@@ -196,7 +196,7 @@ class RestoreIntent(Struct, frozen=True, kw_only=True):
     event: Rewound | Redone
     """What is appended to the log when it is done."""
     moves: int
-    """How often the session had gone back or forth: tells whether the log has it already."""
+    """How often the session had gone back or forth: shows whether the log has it already."""
 
 
 class FileRestorer:
@@ -217,7 +217,7 @@ class FileRestorer:
 
         Raises:
             FilesChangedError: some are not, and ``force`` is not given.
-            ContentMissingError: what they are to be is not kept any more.
+            ContentMissingError: their content to restore is not kept any more.
         """
         todo: list[FileChange] = []
         kept: list[str] = []
@@ -271,7 +271,7 @@ class FileRestorer:
             return None
 
     def finish(self, intent: RestoreIntent) -> tuple[str, ...]:
-        """Carry through what was begun; gives the paths that someone changed meanwhile."""
+        """Complete what was begun; gives the paths that were changed by others meanwhile."""
         kept: list[str] = []
         for change in _in_order(intent.changes):
             now = self.read_now(change.path, set())
@@ -319,7 +319,7 @@ class FileRestorer:
 
 
 def _is_lost(change: FileChange) -> bool:
-    """Whether what is there, or what is to be, is not kept."""
+    """Whether the present content, or the one to restore, is not kept."""
     return any(
         entry is not None and not entry.is_restorable for entry in (change.before, change.after)
     )

@@ -1,6 +1,6 @@
 """A session's checkpoints: watches turns, and lets people see, undo and redo what they did.
 
-Nothing of the work is imported before a call may change a file, or someone asks.
+The modules that do the work are imported when a call may change a file, or on the first request.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _HURRY = 0.5
 _CHANGING = ("edit", "delete", "move", "execute", "other")
 """Kinds of calls that may change files even if they name none."""
 _BY_OTHERS = ("spawn_agent",)
-"""Tools that let someone else work."""
+"""Tools that let another agent work."""
 
 
 E = TypeVar("E", Rewound, Redone)
@@ -64,7 +64,7 @@ class Checkpoints:
     Args:
         setup: says where what files were is kept, and how long that may take.
         emit: appends an event of the session that belongs to no turn.
-        turns: held by the one who runs a turn.
+        turns: held while a turn runs.
         close_context: ends a summary that is under way.
     """
 
@@ -191,10 +191,9 @@ class Checkpoints:
             return done
 
     async def history(self, conversation: bool = False) -> "TurnHistory":
-        """The ways back and forth, for the one who holds the turn; call ``retold`` after using
-        them.
+        """Undo and redo, for a caller that holds ``turns``; call ``retold`` after using them.
 
-        ``conversation``: what is said may change, so no summary of it may be under way.
+        ``conversation``: messages may be taken back, so no summary of them may be under way.
         """
         await self.settle()
         if conversation:
@@ -202,7 +201,7 @@ class Checkpoints:
         return await self._made()
 
     async def retold(self) -> None:
-        """The conversation is what the log tells now."""
+        """Rebuild the conversation from the log."""
         await self._retell()
 
     async def snapshots(self) -> "TurnSnapshots":
@@ -266,7 +265,7 @@ class _Watch:
         return self._beginning is not None or self._earlier is not None
 
     async def before_call(self, turn: "Turn", call: "Call") -> None:
-        """Keep what the call may change; that this is not possible is reported, once."""
+        """Keep what the call may change; if that is not possible, a notice says so once."""
         if not _may_change(call):
             return
         try:
@@ -343,7 +342,7 @@ class _Watch:
 
 
 def _problem(error: Exception) -> str:
-    """What went wrong, for people; what no one expected is logged."""
+    """What went wrong, for people; an unexpected error is logged."""
     if isinstance(error, QuarterdeckError | OSError):
         return str(error)
     _log.error("could not take a snapshot of the files", exc_info=error)

@@ -77,7 +77,7 @@ class TurnSnapshots:
     def begin(self, turn: TurnId) -> PendingSnapshot:
         """Keep what the work trees are, before a turn changes them.
 
-        One that cannot be written down is a problem that is reported, not an error.
+        One that cannot be written is a problem in a notice, not an error.
         """
         pending = PendingSnapshot(turn=turn)
         deadline = Deadline(self._patience)
@@ -106,7 +106,7 @@ class TurnSnapshots:
         self._note(pending)
 
     def finish(self, pending: PendingSnapshot) -> tuple[Event, ...]:
-        """Work out what the turn changed, and give what is to be reported of it; () for nothing.
+        """Compute what the turn changed, and give the events that record it; () for nothing.
 
         The turn stays noted until ``forget``. Raises OSError.
         """

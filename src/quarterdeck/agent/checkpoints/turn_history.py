@@ -48,7 +48,7 @@ _LONGEST = 80
 
 
 class TurnState(Struct, frozen=True, kw_only=True):
-    """A turn and what became of it."""
+    """A turn and its present state."""
 
     number: int
     """Counted from 1 in the order of the log; never changes."""
@@ -318,7 +318,7 @@ class TurnHistory:
         via: MoveOptions,
         forgotten: int = 0,
     ) -> Rewound:
-        """Take these turns back, the newest first; ``said``: so many leave the conversation."""
+        """Take these turns back, the newest first; ``said`` of them leave the conversation."""
         steps, changes = await asyncio.to_thread(self._read_way_back, turns, via.planner)
         plan, event = await asyncio.to_thread(self._plan, changes, steps, event, force, via.planner)
         if forgotten and via.rewind_agent is not None and not await via.rewind_agent(forgotten):

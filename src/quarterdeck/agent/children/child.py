@@ -93,12 +93,12 @@ async def _unwatched(_: Event) -> None:
 
 
 class ChildSession(Session):
-    """A session that the one who started it looks at."""
+    """A session watched by the agent that started it."""
 
     watch: Callable[[Event], Awaitable[None]] = staticmethod(_unwatched)
 
     files: TurnWatch = NO_TURN_WATCH
-    """Keeps what files were, for the turn of the one who waits."""
+    """Keeps the earlier content of files, for the turn of the waiting parent."""
 
     def _turn(self, turn: TurnId) -> Turn:
         return replace(super()._turn(turn), watch=self.files)
@@ -123,7 +123,7 @@ class ParentWatch:
 
 
 def answer_in(event: Event) -> str | None:
-    """What the agent said with an event that ends a call of the model; None for any other."""
+    """The agent's text in an event that ends a call of the model; None for any other."""
     if not isinstance(event, ModelCallFinished) or event.reply is None:
         return None
     words = [part.text for part in event.reply.parts if isinstance(part, TextPart)]
@@ -139,7 +139,7 @@ class ChildAgent:
     started: ChildStarted
     answer_bytes: int
     answer: str = ""
-    """What it said last."""
+    """Its last message."""
     doing: str = "begins"
     steps: int = 0
     tokens: int = 0
@@ -158,7 +158,7 @@ class ChildAgent:
         return f"{self.profile.name}: {self.doing} ({steps}, {self.tokens} tokens)"
 
     async def run(self, parent: SessionId, emit: Emit) -> ChildEnded:
-        """Let it do its task; its end is reported before this returns or is cancelled.
+        """Let it do its task; its end is recorded before this returns or is cancelled.
 
         ``emit`` appends to the parent's log. What is not in the background shows its progress.
         """
@@ -278,7 +278,7 @@ class RequestRelay:
     """The parent's call that started the child."""
 
     async def leave(self, question: PermissionAsked) -> PermissionAnswer:
-        """Ask for permission in the child's name."""
+        """Request permission in the child's name."""
         asked = replace(
             question,
             title=f"{self.name} ▸ {question.title}",
@@ -310,7 +310,7 @@ _Number = TypeVar("_Number", int, float)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildRequest:
-    """A child that is to be."""
+    """A child to be started."""
 
     id: SessionId
     profile: Profile
@@ -414,7 +414,7 @@ async def _setup(setup: SessionSetup, wanted: ChildRequest) -> SessionSetup:
 
 
 class _Borrowed:
-    """A model that someone else closes."""
+    """A model that its owner closes."""
 
     def __init__(self, model: Model) -> None:
         self.lender = model

@@ -1,4 +1,4 @@
-"""Profiles of child agents: what a child is sent and may use, how a file is parsed, and where
+"""Profiles of child agents: a child's prompt and tools, how a file is parsed, and where
 files are found.
 """
 
@@ -75,7 +75,7 @@ class ProfileError(QuarterdeckError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """How an agent is to be that another one starts."""
+    """How a child agent is to work."""
 
     name: str
     description: str
@@ -87,7 +87,7 @@ class Profile:
     tools: tuple[str, ...] | None = None
     """Only these of its parent's tools; None: all of them."""
     mode: Mode | None = "read-only"
-    """None: its parent's. Never wider than that, whatever is said here."""
+    """None: its parent's. Never wider than that, whatever the profile has here."""
     max_turns: int | None = None
     """Calls of the model."""
     max_tokens: int | None = None
@@ -203,7 +203,7 @@ class ProfileLibrary:
 
 @cache
 def part() -> str:
-    """What every child is sent. Reads a file."""
+    """The part of the prompt that every child gets. Reads a file."""
     return Path(__file__).with_name("child.md").read_text("utf-8").strip()
 
 

@@ -60,7 +60,7 @@ _LONGEST_DEMAND = 400
 def carryover_parts(
     memory: ConversationMemory, through: int, *, most: int, commands: Sequence[str] = ()
 ) -> tuple[Part, ...]:
-    """What to tell beside a summary of the messages below ``through``.
+    """What to send beside a summary of the messages below ``through``.
 
     ``most``: bytes for the prompts that are replaced; the newest may have as much again. Pinned
     messages are whole whatever they are.
@@ -194,7 +194,7 @@ def cut_before_tail(conversation: Conversation, turns: int, most: int) -> int:
 
 
 def _turn_starts(conversation: Conversation, turns: int) -> set[int]:
-    """The places, among those that are sent, of the newest prompts that started a turn."""
+    """The places, among the messages that are sent, of the newest prompts that started a turn."""
     starts: set[int] = set()
     for prompt in reversed(conversation.memory.prompts):
         if prompt.at < conversation.first or len(starts) == turns:

@@ -47,7 +47,7 @@ class SessionLibrary(Struct, eq=False):
         await asyncio.to_thread(self._look)
 
     async def __call__(self) -> FoundCommands | None:
-        """What a ``CommandRegistry`` is sent; None: nothing has changed since it was sent."""
+        """The commands for a ``CommandRegistry``; None: nothing has changed since the last call."""
         await self.look()
         found, self._found = self._found, None
         return found

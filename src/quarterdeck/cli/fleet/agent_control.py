@@ -268,7 +268,7 @@ async def wait_for(
 
 
 async def read_last_message(fleet: "Fleet", info: "AgentInfo") -> str:
-    """The last message of an agent, whole; empty if it said nothing since its last prompt."""
+    """The last message of an agent, whole; empty if there is none since its last prompt."""
     pieces: list[str] = []
     message: str | None = None
     async with aclosing(read_backward(fleet, info)) as records:

@@ -18,11 +18,11 @@ __all__ = [
 OK = 0
 NO_HOST = 3
 NEEDS_PERSON = 4
-"""An agent waits for someone to answer."""
+"""An agent waits for an answer of a person."""
 ENDED_BADLY = 5
 """An agent failed, was killed or interrupted."""
 ANSWERED = 6
-"""Someone else had answered before."""
+"""The request was answered before."""
 CONFLICTS = 7
 """Git cannot merge what agents changed."""
 TIMED_OUT = 124

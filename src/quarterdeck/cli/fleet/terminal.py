@@ -148,7 +148,7 @@ async def _attach(fleet: "HostClient", info: "TerminalInfo", *, closes: bool = F
         echo(text, err=True)
         return code
     if closes:
-        with suppress(NoSuchFleetTerminalError):  # someone else may be faster
+        with suppress(NoSuchFleetTerminalError):  # it may be closed already
             await fleet.close_terminal(info.id)
     echo(f"{escape_controls(info.name)} has ended: {attached.left}", err=True)
     return 0 if attached.left == _WELL else ENDED_BADLY

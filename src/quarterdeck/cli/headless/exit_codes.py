@@ -56,9 +56,9 @@ def exit_code(
     was_violated: bool = False,
     was_interrupted: bool = False,
 ) -> int:
-    """The code for how a turn ended; a call refused because no one was there is not success.
+    """The code for how a turn ended; a call refused for lack of a person to ask is not success.
 
-    That an agent did what no one had permitted goes before all else. Some agents end their turn as
+    A call that an agent made without permission takes precedence. Some agents end their turn as
     cancelled or refused when a call of theirs is refused.
     """
     if was_violated:

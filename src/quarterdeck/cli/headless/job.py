@@ -230,7 +230,7 @@ class _Interrupts:
     def __init__(self, task: "asyncio.Task[object]") -> None:
         self.happened = False
         self.session: HeadlessSession | None = None
-        """Whose turn is cancelled first; None while it is being opened."""
+        """The session with the turn to cancel first; None while it is being opened."""
         self._task = task
         self._cancelling = BackgroundTasks()
 

@@ -68,7 +68,7 @@ class ServedFiles:
         return await self._host.carry_out(call, lambda _: self._write(request))
 
     async def _expect_inside(self, path: str) -> None:
-        """No one is asked about what is refused in any case."""
+        """Refuse a path outside the roots before anyone is asked for permission."""
         try:
             await self._files.stat(path)
         except OutsideRootsError as error:
@@ -115,7 +115,7 @@ class ServedFiles:
 
 
 def path_error_text(error: PathError) -> RpcError:
-    """What an agent is sent about a path that cannot be used."""
+    """The error sent to an agent for a path that cannot be used."""
     match error:
         case NoSuchPathError():
             return RpcError(RESOURCE_NOT_FOUND, str(error), {"uri": error.path})

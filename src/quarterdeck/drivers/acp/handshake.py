@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 TERMINAL_LOGIN: dict[str, Any] = {"terminal-auth": True}
-"""What a client's capabilities say to be notified of commands for a terminal in ``_meta``."""
+"""The ``_meta`` of client capabilities that asks for login commands to run in a terminal."""
 
 
 class OfferedLogin(acp.AuthMethod, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ class AcpInitializeResponse(acp.InitializeResponse, frozen=True, kw_only=True):
 
 
 def login_methods(launch: Launch, offered: Sequence[OfferedLogin]) -> tuple[LoginMethod, ...]:
-    """The ways to log in: by the agent when asked to, by a command in a terminal, by variables."""
+    """The ways to log in: by the agent on request, by a command in a terminal, by variables."""
     return tuple(_login_method(launch, method) for method in offered)
 
 
@@ -134,7 +134,7 @@ _CLIENT = acp.ClientCapabilities(
     elicitation=acp.ElicitationCapabilities(form=_HERE, url=_HERE),
     meta={**TERMINAL_OUTPUT, **TERMINAL_LOGIN, "quarterdeck": {"unstable": True}},
 )
-"""What we can do for an agent: all of it works, and nothing else is said."""
+"""What the client offers an agent: only what works."""
 
 
 _GREETING: Method[acp.InitializeRequest, AcpInitializeResponse] = Method(
@@ -151,7 +151,7 @@ class AcpOpenMethod:
 
     method: str
     is_silent: bool = False
-    """The agent will tell the past, and no one wants it."""
+    """Drop the history that the agent replays."""
 
 
 def command_words(launch: Launch, opening: DriverSessionOptions) -> tuple[str, ...]:
@@ -175,7 +175,7 @@ def command_words(launch: Launch, opening: DriverSessionOptions) -> tuple[str, .
 async def initialize_agent(
     connection: AcpConnection, launch: Launch, able: acp.ClientCapabilities = _CLIENT
 ) -> AcpInitializeResponse:
-    """Say who we are and what we can do, and hear the same.
+    """Exchange names and capabilities with the agent.
 
     Raises:
         WrongProtocolError: it speaks another version, or something else.

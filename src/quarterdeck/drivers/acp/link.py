@@ -128,7 +128,7 @@ def rate_limit(error: RpcError) -> RateLimited | None:
 def cost_between(before: Cost | None, after: Cost | None, *, is_first: bool) -> Cost | None:
     """What a turn cost, from the session's totals; ``is_first``: it had cost nothing before.
 
-    None where the agent said nothing new about it, or too little to tell.
+    None where the agent reported nothing new, or too little to compute it.
     """
     if after is None or after is before or (before is None and not is_first):
         return None
@@ -194,9 +194,9 @@ async def list_sessions(
 
 _LIMITS = RpcLimits(grace_seconds=0.5)
 _ANSWERING = 1.0
-"""Seconds that cancelled questions may take to be answered before the agent is asked to stop."""
+"""Seconds that cancelled questions may take to be answered before the agent is stopped."""
 _TELLING = 1.0
-"""Seconds that the last output of terminals may take to be reported."""
+"""Seconds that the last output of terminals may take to be emitted."""
 
 
 class AcpLink:
@@ -229,7 +229,7 @@ class AcpLink:
         self._ending: asyncio.Task[AgentExit | None] | None = None
         self._reported_malformed = 0
         self._has_spent = True
-        """Whether the session may have cost something that we were not notified of."""
+        """Whether the session may have a cost that was not reported to us."""
 
     _host: LinkHost
     _connection: AcpConnection
@@ -387,7 +387,7 @@ class AcpLink:
         return answer.outcome != "promptRequired"
 
     async def interrupt(self) -> None:
-        """Tell the agent to stop; what it was asking is answered as cancelled before."""
+        """Ask the agent to stop; its open requests are answered as cancelled before."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_ANSWERING):
                 await self._request_handler.all_answered()
@@ -449,7 +449,7 @@ class AcpLink:
         return departure
 
     async def _watch(self) -> None:
-        """Wait for the end of the connection and tell the session what it means."""
+        """Wait for the end of the connection and report to the session what it means."""
         ending = await self._connection.wait_closed()
         verdict = await self._outlet.explain(ending) if self._outlet is not None else ending
         assert self._over is not None

@@ -179,7 +179,7 @@ class ServedTerminals:
     async def wait(
         self, request: acp.WaitForTerminalExitRequest
     ) -> acp.WaitForTerminalExitResponse:
-        """Wait until the command has left; all that it printed has been reported then."""
+        """Wait until the command has ended and all of its output has been emitted."""
         one = self._found(request.terminal_id)
         left = await one.terminal.wait()
         await _caught_up(one)
@@ -199,7 +199,7 @@ class ServedTerminals:
         return acp.Empty()
 
     def show(self, terminal_id: str) -> None:
-        """A tool call shows this terminal: tell what it prints. One that is not ours is left."""
+        """A tool call shows this terminal: emit its output. One that is not ours is left."""
         one = self._open.get(terminal_id)
         if one is not None and one.following is None:
             one.following = self._following.start(
@@ -207,7 +207,7 @@ class ServedTerminals:
             )
 
     async def close(self, grace: float) -> None:
-        """Let what was printed last be reported, for ``grace`` seconds, and forget everything."""
+        """Emit the last output, for at most ``grace`` seconds, and forget everything."""
         self._open.clear()
         await self._following.close(grace)
 

@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
-"""Kinds of entries that tell a title, with the field that has it; the best comes first."""
+"""Kinds of entries with a title, and the field that has it; the best comes first."""
 INTERRUPTED = "[Request interrupted by user"
 _COMMAND = re.compile(r"<command-name>\s*(/?[^<]*?)\s*</command-name>")
 _ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.S)
@@ -96,7 +96,7 @@ def read_metadata(
     cwd, first, version, started = _head(file, budget)
     if cwd is None or not is_slug_of(file.path.parent.name, cwd):
         # A first prompt with a picture in it may be longer than what is read; and a project that
-        # was moved together with its sessions tells its new place where it went on.
+        # was moved together with its sessions has its new place where it went on.
         cwd = _last_cwd(file, budget) or cwd
     if directory is not None and not is_same_place(cwd, directory):
         return None  # two directories can have one slug
@@ -129,7 +129,7 @@ def with_title(past: HistorySession, budget: ReadBudget) -> HistorySession:
 
 
 def prompt_text(entry: Mapping[str, Any]) -> str:
-    """What a person said, as text; empty if the entry is none of that."""
+    """The text of a person's prompt; empty for any other entry."""
     blocks = blocks_of(as_map(entry.get("message")).get("content"))
     words = "\n".join(as_text(one.get("text")) for one in blocks if one.get("type") == "text")
     command = _COMMAND.search(words)
@@ -168,7 +168,7 @@ def _is_made(entry: Mapping[str, Any]) -> bool:
 
 
 def _cut(line: bytes) -> Mapping[str, Any]:
-    """What the beginning of an entry tells whose end is not read; strings in it are escaped."""
+    """What the beginning of an entry has whose end is not read; strings in it are escaped."""
     if b'"type":"user"' not in line:
         return {}
     cwd, words = _CWD.search(line), _TEXT.search(line)
@@ -181,7 +181,7 @@ def _cut(line: bytes) -> Mapping[str, Any]:
 
 
 def _last_cwd(file: FoundFile, budget: ReadBudget) -> str | None:
-    """Where it worked last of the places whose sessions are kept here, as far as the end tells."""
+    """Where it worked last of the places whose sessions are kept here, if the end has it."""
     for line in tail_lines(file.path, file.size, budget, most=_TAIL):
         cwd = as_text(as_map(decode_json(line)).get("cwd"))
         if cwd and is_slug_of(file.path.parent.name, cwd):
@@ -230,7 +230,7 @@ _QUIET = frozenset(
         "worktree-state",
     )
 )
-"""Kinds of entries that tell nothing of the conversation."""
+"""Kinds of entries that are no part of the conversation."""
 
 
 class ClaudeHistory:

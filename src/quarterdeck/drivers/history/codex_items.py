@@ -45,7 +45,7 @@ _FILE = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.M)
 _EXIT = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d+)", re.M)
 _OUTPUT = "\nOutput:\n"
 _ABOUT = 600
-"""Characters before the output of a command in which Codex tells about it."""
+"""Characters before the output of a command in which Codex describes it."""
 _IMAGE = re.compile(r"data:([\w/+.-]+);base64,(.*)", re.S)
 _QUIET = frozenset(("session_meta", "world_state", "token_usage_record", "state", "ghost_snapshot"))
 _TOLD_TWICE = frozenset(
@@ -71,7 +71,7 @@ _TOLD_TWICE = frozenset(
         "web_search_end",
     )
 )
-"""Events that items tell too, or that tell nothing of the conversation."""
+"""Events that repeat items, or that are no part of the conversation."""
 _TITLE = 200
 
 
@@ -99,7 +99,7 @@ class CodexItemReader:
         self._compactions = 0
 
     def entry(self, entry: Mapping[str, Any]) -> Iterator[HistoryEvent]:
-        """What a line tells."""
+        """The events of a line."""
         kind, time = as_text(entry.get("type")), parse_time(entry.get("timestamp")) or None
         payload = as_map(entry.get("payload"))
         match kind:
@@ -122,7 +122,7 @@ class CodexItemReader:
         yield from self._turns.end()
 
     def _answered(self) -> Iterator[HistoryEvent]:
-        """Tell what the model said, if it was held back."""
+        """Emit the model's message that was held back, if there is one."""
         if self._unasked is not None:
             words, time = self._unasked
             self._unasked = None

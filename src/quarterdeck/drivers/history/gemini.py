@@ -94,7 +94,7 @@ class GeminiMessageReader:
         self._compactions = 0
 
     def entry(self, entry: Mapping[str, Any]) -> Iterator[HistoryEvent]:
-        """What a line of the newer form tells."""
+        """The events of a line of the newer form."""
         if "$set" in entry:
             for one in map(as_map, as_list(as_map(entry["$set"]).get("messages"))):
                 id_ = as_text(one.get("id"))
@@ -130,7 +130,7 @@ class GeminiMessageReader:
         yield from self._turns.end()
 
     def message(self, one: Mapping[str, Any]) -> Iterator[HistoryEvent]:
-        """What a whole message tells."""
+        """The events of a whole message."""
         time = parse_time(one.get("timestamp")) or None
         match as_text(one.get("type")):
             case "user":
@@ -427,7 +427,7 @@ def _past(file: FoundFile, cwd: str | None, budget: ReadBudget) -> HistorySessio
 
 
 def _look(file: FoundFile, budget: ReadBudget) -> tuple[str, int, str, str]:
-    """The id, the beginning, a title and the kind, as far as the head tells."""
+    """The id, the beginning, a title and the kind, where the head has them."""
     id_ = title = kind = ""
     started = 0
     for line in head_lines(file.path, budget):

@@ -54,7 +54,7 @@ class AgentHomes:
 
     @classmethod
     def find(cls, environment: Mapping[str, str]) -> "AgentHomes":
-        """Tell them from an environment; touches no file.
+        """Find them from an environment; touches no file.
 
         Raises:
             QuarterdeckError: it names no home directory.
@@ -85,7 +85,7 @@ def _given(environment: Mapping[str, str], variable: str, usual: Path) -> Path:
 
 
 AGENTS = ("claude", "codex", "gemini", "opencode", "goose", "kimi", "pi", "qwen", "vibe")
-"""Whose sessions can be read."""
+"""Agents with sessions that can be read."""
 _BATCH = 200
 """Events that are taken in a thread at one time."""
 _SEARCHED = 1 << 30
@@ -134,7 +134,7 @@ class AgentHistory:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "AgentHistory":
-        """The history of the user whose environment this is; see ``AgentHomes``."""
+        """The history of the user of this environment; see ``AgentHomes``."""
         return cls(AgentHomes.find(environment))
 
     async def list(

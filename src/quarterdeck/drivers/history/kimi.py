@@ -38,7 +38,7 @@ _QUIET = (
     *("token_counting.", "file_history.", "prompt.", "context.", "turn.", "session.", "config."),
     *("tools.", "goal.", "plan.", "todo.", "mcp.", "hook.", "compaction.", "notify."),
 )
-"""How kinds begin that tell nothing more."""
+"""The prefixes of kinds that add nothing."""
 _STOPS: dict[str, TurnEnd] = {"cancelled": "cancelled", "aborted": "cancelled", "failed": "failed"}
 _TITLE_BYTES = 262_144
 """The system's prompt stands before the first of the person's."""

@@ -1,7 +1,7 @@
 """OpenCode: ``opencode.db``, earlier a file for each session, message and part.
 
-Both are read: a session that is in both, because OpenCode has moved it, is reported once. Sessions
-of sub-agents stand within the call that began them.
+Both are read: a session that is in both, because OpenCode has moved it, is listed once. Sessions of
+sub-agents stand within the call that began them.
 """
 
 import contextlib
@@ -75,7 +75,7 @@ class OpencodeStore(Protocol):
         ...
 
     def first_words(self, session: str, budget: ReadBudget) -> str:
-        """What the person said first, as far as it is cheap to tell."""
+        """The first prompt, where it is cheap to find."""
         ...
 
 
@@ -165,7 +165,7 @@ class OpencodeDatabase:
         return all(self._connection.execute(query, (session, word)).fetchone() for word in plain)
 
     def _entries(self, query: str, key: str, tally: ReadTally) -> Iterator[OpencodeEntry]:
-        # Taken whole: the one who draws these may ask for others in between.
+        # Fetched whole: the consumer may run other queries in between.
         for id_, data in self._connection.execute(query, (key,)).fetchall():
             tally.lines += 1
             encoded = str(data).encode("utf-8", "replace")
@@ -246,7 +246,7 @@ class OpencodeFiles:
         return _first(self._storage / "message" / session, *older)
 
     def _cwd(self, session: str, budget: ReadBudget) -> str | None:
-        """Where a session worked, reported by an answer in it: older files do not say."""
+        """Where a session worked, taken from an answer in it: older files do not record it."""
         for file in self._messages(session)[:8]:
             data = upgrade_message(as_map(read_json(file.path, budget, most=_SESSION_FILE)))
             if cwd := as_text(as_map(data.get("path")).get("cwd")):
@@ -403,7 +403,7 @@ class _Reading:
     def session(
         self, session: str, parent: str | None = None, depth: int = 0
     ) -> Iterator[HistoryEvent]:
-        """What a session tells, in order; with a parent: a sub-agent's."""
+        """The events of a session, in order; with a parent: a sub-agent's."""
         for one in self._store.messages(session, self._tally):
             time = parse_time(as_map(one.data.get("time")).get("created")) or None
             parts = [OpencodeEntry("", as_map(part)) for part in as_list(one.data.get("parts"))]
@@ -497,7 +497,7 @@ class _Reading:
 
 
 def _content(parts: "list[OpencodeEntry]") -> Iterator[ContentBlock]:
-    """What a person said: not what the program put beside it."""
+    """The person's message, without what the program added to it."""
     for part in (one.data for one in parts):
         if part.get("synthetic") or part.get("ignored"):
             continue

@@ -1,7 +1,7 @@
 """pi: ``agent/sessions/--<directory>--/<time>_<id>.jsonl``, a tree of entries in one file.
 
 Each entry names the one before it. Where a person went back, the next entry names an earlier one;
-both branches are reported, with a notice between.
+both branches are read, with a notice between.
 """
 
 from collections.abc import Iterator, Mapping

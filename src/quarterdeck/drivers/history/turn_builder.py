@@ -73,7 +73,7 @@ def call_ended(
 
 
 def content_of(parts: Any) -> Iterator[ContentBlock]:
-    """What a person said, of ``{"type": "text"|"image", …}``, or of a text alone."""
+    """A person's message, from ``{"type": "text"|"image", …}`` parts or from plain text."""
     if isinstance(parts, str):
         parts = [{"text": parts}]
     for part in map(as_map, as_list(parts)):

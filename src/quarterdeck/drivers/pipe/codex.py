@@ -128,7 +128,7 @@ class CodexExecReader:
         yield RetryScheduled(attempt=int(retry[1]) + 1, delay=0.0, reason=reason)
 
     def _flush(self) -> Iterator[Event]:
-        """Tell of an error after which the turn went on."""
+        """Report an error after which the turn went on."""
         if self._error:
             yield NoticePosted(title=self._error, severity="error")
             self._error = ""
@@ -174,7 +174,7 @@ class CodexExecReader:
     def _grow(
         self, id_: str, item: Mapping[str, Any], say: Callable[[str, str], Event]
     ) -> Iterator[Event]:
-        """Tell what of an item's text is new; one that was rewritten is reported whole."""
+        """Emit what is new in an item's text; one that was rewritten is emitted whole."""
         now = as_text(item.get("text"))
         name, before = self._messages.get(id_, ("", ""))
         if not name or not now.startswith(before):
@@ -303,7 +303,7 @@ def _extra(launch: Launch, opening: DriverSessionOptions) -> ExtraArguments:
 def _server(server: AgentMcpServer, environment: dict[str, str]) -> str:
     """An MCP server as an inline table of TOML.
 
-    Everybody can read a command line, so what may be secret goes into ``environment``.
+    A command line is public, so what may be secret goes into ``environment``.
     """
     if server.url:
         names = {

@@ -35,7 +35,7 @@ class CursorReader:
     """Reads one turn of ``cursor-agent``.
 
     With ``--stream-partial-output`` the text comes in pieces and once more as a whole; what was
-    reported in pieces is not reported again.
+    emitted in pieces is not emitted again.
     """
 
     def __init__(self, asked: TurnContext) -> None:

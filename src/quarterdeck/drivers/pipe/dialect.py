@@ -1,7 +1,7 @@
 """What a command-line agent that runs once for each turn says, and how it is asked.
 
 The words of its command line are data (``Launch``); a ``PipeDialect`` is the rest: how its lines
-are read, and what cannot be said by words alone. A ``TurnReader`` is pure: values in, events out.
+are read, and what options alone cannot express. A ``TurnReader`` is pure: values in, events out.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ _STDERR_LINES = 12
 class TurnReader(Protocol):
     """Reads the lines of one turn. Nothing that a program prints makes it raise.
 
-    It tells what it learns about the session as events too: ``SessionChanged`` with the agent's
+    It emits what it learns about the session as events too: ``SessionChanged`` with the agent's
     id of it, ``UsageReported`` with a running total.
     """
 

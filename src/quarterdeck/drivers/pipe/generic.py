@@ -82,7 +82,7 @@ class EventRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     where: dict[str, Any] = {}
     """With ``each``: as ``when``, for an element."""
     text: str = ""
-    """What is said, thought or reported."""
+    """The text of a message, a thought or an error."""
     id: str = ""
     """Of a message, a tool call, the session."""
     name: str = ""

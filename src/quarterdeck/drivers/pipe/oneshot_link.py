@@ -52,7 +52,7 @@ _LINGER = 3.0
 """Seconds that a process may live on after it closed its output."""
 _CANCEL = EndingDeadlines(ask=0.0, terminate=1.5, kill=5.0)
 _STDERR_PAUSE = 0.5
-"""Seconds between looks at standard error, where it tells of retries."""
+"""Seconds between looks at standard error, where it reports retries."""
 
 
 class OneshotLink:
@@ -119,7 +119,7 @@ class OneshotLink:
         if opening.options.resume is not None:
             self._is_kept, self._total = True, None
         elif "session" in self._launch.words:
-            # Known from the beginning: a turn that is interrupted early tells none.
+            # Known from the beginning: a turn that is interrupted early reports none.
             self._session = str(uuid4())
         self._extra = self._dialect.extra(self._launch, opening)
         self._fixed = self._options(opening)
@@ -132,7 +132,7 @@ class OneshotLink:
         return StartedAgent(agent_session=agent_session, model=opening.options.model)
 
     async def prompt(self, content: tuple[ContentBlock, ...]) -> TurnOutcome:
-        """Run the program with this prompt; returns when it is gone and all it said was reported.
+        """Run the program with this prompt; returns when it has left and its events were emitted.
 
         Raises:
             UnsupportedError: the agent takes prompts as words only, and this cannot be one.
@@ -269,7 +269,7 @@ class OneshotLink:
     def _was_forgotten(self) -> bool:
         """Whether the agent refused to go on with a session of which no turn ever went well.
 
-        Agents tell the id of a session before they keep it, and some keep none whose first turn
+        Agents report the id of a session before they keep it, and some keep none whose first turn
         failed; without this no later prompt could go well.
         """
         if "session" in self._launch.words:
@@ -294,7 +294,7 @@ class OneshotLink:
     async def _hear(
         self, child: AgentProcess, reader: TurnReader, data: bytes
     ) -> LinkBrokenError | None:
-        """Tell everything that the process prints; says why if it cannot be read to its end."""
+        """Emit everything that the process prints; returns why if it cannot be read to its end."""
         async with (
             run_beside(_feed(child, data), name="turn: input"),
             run_beside(self._watch_stderr(child), name="turn: stderr"),
@@ -330,7 +330,7 @@ class OneshotLink:
             await self._host.emit(event)
 
     def _news(self, event: SessionChanged) -> SessionChanged | None:
-        """What of this is new: agents tell their session's id with every turn."""
+        """What of this is new: agents report their session's id with every turn."""
         session = event.agent_session if isinstance(event.agent_session, str) else None
         model = event.model if isinstance(event.model, str) else None
         fresh: dict[str, Any] = {}
@@ -343,7 +343,7 @@ class OneshotLink:
         return SessionChanged(**fresh) if fresh else None
 
     async def _watch_stderr(self, child: AgentProcess) -> None:
-        """Tell of retries that an agent mentions on standard error only."""
+        """Report retries that an agent mentions on standard error only."""
         read = self._dialect.stderr_events
         if read is None:
             return

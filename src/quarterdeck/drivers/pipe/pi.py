@@ -49,7 +49,7 @@ _QUIET = frozenset(
         *("queue_update", "entry_appended", "auto_retry_end"),
     )
 )
-"""Lines that say nothing which is not said elsewhere."""
+"""Lines that only repeat what other lines report."""
 _STOPS: dict[str, TurnEnd] = {"length": "max_tokens", "aborted": "cancelled"}
 
 

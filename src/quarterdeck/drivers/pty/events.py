@@ -25,13 +25,13 @@ from .reader import TerminalRequest
 __all__ = ["OTHER_MARK", "TextBeforeTurn", "TurnEvents", "TurnItem", "TurnText", "TurnTextFinder"]
 
 OTHER_MARK = "│"
-"""Stands for the mark of a prompt where its colour says that it is none."""
+"""Replaces the mark of a prompt where its colour shows that it is none."""
 _Kind: TypeAlias = Literal["text", "thought", "tool", "failed"]
 
 
 @dataclass(slots=True, kw_only=True)
 class TurnItem:
-    """One thing that was said or done."""
+    """A message, a thought or a tool call of a turn."""
 
     kind: _Kind
     lines: list[str]
@@ -71,7 +71,7 @@ class TextBeforeTurn:
 
 
 class TurnTextFinder:
-    """Finds what was said in a turn; patterns are an agent's ``AnswerPatterns``."""
+    """Finds the text of a turn; patterns are an agent's ``AnswerPatterns``."""
 
     def __init__(self, rule: AnswerPatterns, columns: int) -> None:
         self._rule = rule
@@ -219,9 +219,9 @@ def _unfolded(lines: list[str], width: int) -> list[str]:
 
 
 _SETTLED = 0.2
-"""Seconds that something must have been on the screen before it counts as said."""
+"""Seconds that something must have been on the screen before it is emitted."""
 _GAP = "[…]"
-"""Stands for lines that left the screen before they could be read."""
+"""Replaces lines that left the screen before they could be read."""
 
 
 class TurnEvents:

@@ -78,7 +78,7 @@ pre.input, pre.output, pre.diff {{ background: #8882; padding: .5rem; font-size:
 
 
 class HtmlWriter:
-    """Writes a page; every text in it is escaped and stands for itself."""
+    """Writes a page; every text in it is escaped and shown literally."""
 
     def begin(self, session: SessionId) -> str:
         """The head."""

@@ -331,11 +331,11 @@ class PerformedParts:
                 assert_never(beat)
 
     def parts(self) -> tuple[Part, ...]:
-        """What has arrived so far."""
+        """What has been sent so far."""
         return tuple(_part(kind, "".join(pieces)) for kind, pieces in self._blocks)
 
     def message(self) -> Message:
-        """What has arrived so far, as the model's entry of the conversation."""
+        """What has been sent so far, as the model's entry of the conversation."""
         return Message(role="assistant", parts=self.parts())
 
 
@@ -356,10 +356,9 @@ _Trouble = TypeVar("_Trouble", ScriptFailure, ScriptFault)
 class ScriptPlayer:
     """Plays one script for any number of conversations.
 
-    Which reply comes depends on the question alone, so that a process that resumes a
-    conversation goes on where it stood. Only three things are remembered: how often a limited error
-    or fault has happened for a prompt, how far a script in ``sequence`` is, and which call ids are
-    taken.
+    The question alone decides which reply comes, so that a process that resumes a conversation
+    goes on where it stood. Only three things are remembered: how often a limited error or fault
+    has happened for a prompt, how far a script in ``sequence`` is, and which call ids are taken.
     """
 
     def __init__(self, script: Script) -> None:

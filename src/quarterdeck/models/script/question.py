@@ -46,7 +46,7 @@ class ScriptQuestion(Struct, frozen=True, kw_only=True):
     """One request, as a player sees it."""
 
     prompt: str
-    """The last thing the person said, without what the agent added to it."""
+    """The person's last message, without what the agent added to it."""
     turn: int = 1
     """The number of that prompt in its conversation, from 1."""
     round: int = 0
@@ -77,7 +77,7 @@ class ScriptQuestion(Struct, frozen=True, kw_only=True):
 
     @property
     def cwd(self) -> str | None:
-        """The asking agent's working directory, if it tells the model."""
+        """The asking agent's working directory, if it sends it to the model."""
         return find_cwd(self.source)
 
     def fulfils(self, when: SceneConditions) -> bool:
@@ -105,7 +105,7 @@ class ScriptConversation:
         self._calling = False
 
     def question(self, **rest: Any) -> ScriptQuestion:
-        """What the conversation has come to; ``rest`` are the fields that it does not tell."""
+        """The state of the conversation; ``rest`` are the fields that are not part of it."""
         return ScriptQuestion(
             prompt=self.prompt,
             turn=self.turn,
@@ -147,7 +147,7 @@ class ScriptConversation:
 
 
 def find_cwd(source: object) -> str | None:
-    """The working directory that is named somewhere in a request."""
+    """The working directory that a request mentions somewhere."""
     texts = list(_strings(source))
     for pattern in _CWD:
         for text in texts:

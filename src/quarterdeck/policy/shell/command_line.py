@@ -51,7 +51,7 @@ class ShellWord(Struct, frozen=True):
 
     raw: str
     value: str | None
-    """What the command gets; None when only running it would tell. For a glob, its pattern."""
+    """What the command gets; None when it is known only at run time. For a glob, its pattern."""
     glob: bool = False
     """The shell replaces it by file names."""
     tilde: bool = False
@@ -64,12 +64,12 @@ class ShellWord(Struct, frozen=True):
 
 
 def literal_word(text: str) -> ShellWord:
-    """Make a word that stands for itself."""
+    """Make a literal word."""
     return ShellWord(text, text)
 
 
 def unknown_word(raw: str) -> ShellWord:
-    """Make a word that only running the line would tell."""
+    """Make a word that is known only when the line runs."""
     return ShellWord(raw, None)
 
 
@@ -215,8 +215,8 @@ def _decode_ansi(body: str) -> str | None:
 
 
 Wrapping: TypeAlias = Literal["none", "transparent", "also", "opaque"]
-"""How a command stands to those it runs: it runs none; permission for them is permission for it; it
-needs permission itself and so do they; what it runs cannot be known."""
+"""How a command relates to those it runs: it runs none; permission for them is permission for
+it; it needs permission itself and so do they; what it runs cannot be known."""
 
 
 class ShellCommand(Struct, frozen=True, kw_only=True):
@@ -238,7 +238,7 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str | None:
-        """The program's name without its directory; None when only running would tell."""
+        """The program's name without its directory; None when it is known only at run time."""
         exact = self.words[0].exact
         return None if exact is None else exact.rsplit("/", 1)[-1]
 

@@ -143,7 +143,7 @@ def _run_by(command: ShellCommand) -> ShellCommand | None:
 def leading_words(command: ShellCommand) -> int:
     """Return how many first words say what a command is, so that others may follow; 0: none.
 
-    Only what has an entry that says so: of another program no one knows what more words do.
+    Only what has an entry that says so: for another program the effect of more words is unknown.
     """
     if (inner := _run_by(command)) is not None:
         found = leading_words(inner)
@@ -183,7 +183,7 @@ def _leading(options: ProgramOptions, words: list[str | None]) -> int:
 def reaching_word_of(command: ShellCommand, named: int) -> str | None:
     """Return a word beyond the first ``named`` that an open end must not cover.
 
-    What a wrapper runs is held against the options of that program: ``bash(uv run pytest:*)``
+    What a wrapper runs is compared with the options of that program: ``bash(uv run pytest:*)``
     covers no option that ``bash(pytest:*)`` would not.
     """
     if command.wrapping not in ("transparent", "opaque"):

@@ -1,6 +1,6 @@
 """The one way in which this program runs git.
 
-A repository's settings belong to the one who could write to it, agents among them, and many of them
+A repository's settings come from anyone who can write to it, agents among them, and many of them
 name programs: file monitors, hooks, filters, text conversion, pagers, helpers. Switching them off
 one by one fails as soon as one is forgotten, or written between the look and the run. So git never
 reads them: it works with a git directory that we wrote (``repository.GitRepository`` makes one
@@ -108,14 +108,12 @@ _VERBS: Mapping[str, tuple[str, ...]] = {
     "version": (),
     "write-tree": (),
 }
-"""The commands that we use, and what each is always given. No other is run: no alias, no
-helper.
-"""
+"""The commands that we use, and the options of each. No other is run: no alias, no helper."""
 _REFUSED = (
     *("--ext-diff", "--textconv", "--filters", "--ignore-submodules", "--submodule", "--output"),
     *("--recurse-submodules", "--show-signature", "--gpg-sign"),
 )
-"""Options that would undo what each command is given; git takes their beginnings too."""
+"""Options that would undo those of each command; git takes their beginnings too."""
 _MEMORY = 4_000_000_000
 """Bytes that git may take: a name in a repository can lead to a file without an end."""
 _ERRORS = 4_000
@@ -151,7 +149,7 @@ class GitPlaces(Struct, frozen=True, kw_only=True):
     alternates: tuple[str, ...] = ()
     """Where else objects are read from."""
     identity: "GitIdentity | None" = None
-    """Who commits, and whose name the logs of references get."""
+    """The committer, whose name the logs of references get."""
     cwd: str = os.sep
     project: str | None = None
     """No program in there is run; None: the work tree."""

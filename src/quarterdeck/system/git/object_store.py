@@ -1,7 +1,7 @@
 """A store of git's objects that we own: a private git directory, written without running git.
 
-For trees and contents that exist in no repository, such as a file at the moment at which someone
-looked at it. Git compares them with those of repositories (``alternates``) and reads nothing but
+For trees and contents that exist in no repository, such as a file at the moment at which it was
+read. Git compares them with those of repositories (``alternates``) and reads nothing but
 what we wrote: no settings, no attributes of a work tree, so that no file can hide itself from a
 comparison by calling itself binary. Everything here blocks.
 """

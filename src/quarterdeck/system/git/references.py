@@ -90,7 +90,7 @@ def list_references(repository: GitRepository, prefix: str) -> dict[str, str]:
 
 
 def resolve_commit(repository: GitRepository, name: str) -> str:
-    """The commit that a branch, a tag or an id stands for.
+    """The commit of a branch, a tag or an id.
 
     Raises:
         GitError: there is none.

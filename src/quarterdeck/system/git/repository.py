@@ -373,7 +373,7 @@ def _unsafe(path: str, problem: str) -> GitUnsafeError:
 
 
 def _git_directory(path: str) -> tuple[str, str] | None:
-    """The git directory and the common one that a ``.git`` stands for; None if for none."""
+    """The git directory and the common one that a ``.git`` leads to; None if to none."""
     try:
         mode = os.stat(path).st_mode
     except OSError:

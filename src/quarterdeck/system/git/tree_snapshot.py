@@ -90,7 +90,7 @@ class TreeRecorder:
     """Takes snapshots of one work tree.
 
     Args:
-        repository: whose work tree it is.
+        repository: the one with the work tree.
         directory: of ours, for the private index and, with ``borrows``, the new objects.
         borrows: keep new objects in ``directory``, where nothing but ``objects`` reaches them;
             else they go into the repository, where a commit can have them.

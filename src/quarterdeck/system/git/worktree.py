@@ -96,7 +96,7 @@ def add_worktree(
     """Make a worktree at ``path``, which must not exist; when this raises nothing of it is left.
 
     Args:
-        repository: whose worktree it becomes; its sparse checkout is kept.
+        repository: the one that it becomes a worktree of; its sparse checkout is kept.
         path: absolute; directories above it are made.
         commit: what is checked out.
         branch: what HEAD names, a branch at ``commit``; None: HEAD is the commit.
@@ -288,7 +288,7 @@ def delete_directory(path: str) -> None:
     try:
         shutil.rmtree(path)
     except PermissionError:
-        # Package managers leave directories behind that no one may write to.
+        # Package managers leave directories behind without write permission.
         for here, directories, _ in os.walk(os.fsencode(path)):
             for place in (here, *(os.path.join(here, name) for name in directories)):
                 if stat.S_ISDIR(os.lstat(place).st_mode):

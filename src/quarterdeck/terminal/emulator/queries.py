@@ -1,6 +1,6 @@
 """What programs ask their terminal, and the answers, for an emulator that gives none itself.
 
-A program that asks and hears nothing waits, some of them for seconds and some for ever.
+A program that asks and gets no answer waits, some of them for seconds and some for ever.
 """
 
 import re
@@ -55,7 +55,7 @@ _FIXED = {
 class QueryResponder:
     """Finds queries in what a program writes, wherever it is cut, and knows the answers.
 
-    It also keeps the modes and the title, for an emulator that does not tell them. With
+    It also keeps the modes and the title, for an emulator that does not expose them. With
     ``windowed`` it only looks for what needs a window: sizes in pixels, the colour scheme, and the
     cursor's shape.
     """

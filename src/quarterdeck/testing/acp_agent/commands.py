@@ -63,7 +63,7 @@ async def request_permission(work: PromptRun, call: acp.ToolCall) -> str:
 
 
 def _call(work: PromptRun, action: DiskAction) -> acp.ToolCall:
-    """How it tells of a action."""
+    """The call that reports an action."""
     content: tuple[ToolCallContent, ...] = ()
     locations: tuple[ToolCallLocation, ...] = ()
     if action.kind == "edit":
@@ -180,7 +180,7 @@ async def _tool(work: PromptRun, rest: str) -> None:
 
 
 async def _ask(work: PromptRun, rest: str) -> None:
-    """A tool call that needs leave; says what was chosen."""
+    """A tool call that needs permission; says what was chosen."""
     call = work.call_id()
     title = rest or "run a command"
     raw = {"command": title}

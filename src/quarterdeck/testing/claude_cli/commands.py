@@ -43,7 +43,7 @@ _UNASKED: dict[str, frozenset[DiskActionKind]] = {
     "acceptEdits": frozenset(("read", "edit")),
     "bypassPermissions": frozenset(("read", "edit", "run")),
 }
-"""What it does in each mode of its own without asking; a hook hears of it all the same."""
+"""What it does in each mode of its own without asking; hooks are called all the same."""
 
 
 class FakeClaudeFailedError(Exception):
@@ -105,7 +105,7 @@ def _tool(program: CommandContext, rest: str) -> None:
 def _permitted(
     output: FakeClaudeOutput, call: str, name: str, given: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """The input to use if it is allowed; else the refusal is told."""
+    """The input to use if it is allowed; else the refusal is sent."""
     if output.mode == "bypassPermissions":
         return given
     asked = {"tool_name": name, "input": given, "tool_use_id": call}
@@ -152,7 +152,7 @@ def _write(program: CommandContext, rest: str) -> None:
 
 
 def _announced(output: FakeClaudeOutput, action: DiskAction) -> tuple[str, str, dict[str, Any]]:
-    """Tell of a call; returns its id, the tool's name and its input."""
+    """Report a call; returns its id, the tool's name and its input."""
     name, field = _TOOLS[action.kind]
     given = {field: action.target if action.kind == "run" else action.path}
     if action.kind == "edit":
@@ -161,7 +161,7 @@ def _announced(output: FakeClaudeOutput, action: DiskAction) -> tuple[str, str, 
 
 
 def _do(program: CommandContext, rest: str) -> None:
-    """Do it, after the hook has heard of it and, where its mode asks, with permission."""
+    """Do it, after the hook was called and, where its mode asks, with permission."""
     output, action = program.output, parse_action(rest)
     call, name, given = _announced(output, action)
     decision = program.hook(name, given, call)
@@ -178,7 +178,7 @@ def _do(program: CommandContext, rest: str) -> None:
 
 
 def _sneak(name: str) -> Callable[[CommandContext, str], None]:
-    """Do it and tell of it; neither the hook nor anybody is asked."""
+    """Do it and report it, without the hook and without asking."""
 
     def sneak(program: CommandContext, rest: str) -> None:
         action = parse_sneak(name, rest)

@@ -40,7 +40,7 @@ class FakeClaude:
         self.stop = "end_turn"
         self.exit_code: int | None = None
         self._hooks: list[str] = []
-        """Callbacks that want to hear of every call before it is done."""
+        """Callbacks that are called before every call is done."""
         self._total = 0.0
         self._results = 0
         self._prompts: queue.Queue[dict[str, Any] | None] = queue.Queue()
@@ -145,7 +145,7 @@ class FakeClaude:
             self._refuse(id_, f"Unsupported control request subtype: {subtype}")
 
     def hook(self, tool: str, given: dict[str, Any], call: str) -> str:
-        """Let the hooks hear of a call: ``deny``, ``ask``, or nothing. Raises TurnAbortedError."""
+        """Call the hooks for a call: ``deny``, ``ask``, or nothing. Raises TurnAbortedError."""
         data = {"hook_event_name": "PreToolUse", "tool_name": tool, "tool_input": given}
         for name in self._hooks:
             answer = self.output.ask(

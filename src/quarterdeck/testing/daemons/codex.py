@@ -183,7 +183,7 @@ class FakeCodex:
 
     Args:
         url: where, as ``--listen`` takes it; nowhere if empty.
-        token: what it wants to be told; empty: nothing.
+        token: the token that it expects; empty: none.
         cuts: of each connection, one after another, how many bytes are sent before it is cut;
             connections beyond these are not cut.
         like: a server that is over, and whose threads this one has, at rest.

@@ -25,11 +25,11 @@ def put(line: dict[str, Any]) -> None:
 
 
 class OneshotOutput:
-    """One agent: where its command line has what, and how it tells what it does."""
+    """One agent: where its command line has what, and how it reports what it does."""
 
     streams: bool = True
     tools: ClassVar[Mapping[DiskActionKind, tuple[str, str]]]
-    """For each deed the tool's name, and the field of its input that holds the path or command."""
+    """For each action the tool's name, and the field of its input with the path or command."""
     memory: "SessionMemory"
 
     def __init__(self, call: "OneshotFlags") -> None:
@@ -51,7 +51,7 @@ class OneshotOutput:
         return self.may_run
 
     def may(self, kind: DiskActionKind) -> bool:
-        """Whether the flags allow a deed; reading they mostly do."""
+        """Whether the flags allow an action; reading they mostly do."""
         return {"read": True, "edit": self.may_edit, "run": self.may_run}[kind]
 
     @property
@@ -75,7 +75,7 @@ class OneshotOutput:
         raise NotImplementedError
 
     def think(self, text: str) -> None:
-        """Think something; some agents do not tell."""
+        """Think something; some agents do not report it."""
 
     def tool(self, title: str, output: str = "done") -> None:
         """Run a tool to its good end."""
@@ -83,7 +83,7 @@ class OneshotOutput:
         self.called(name, {field: title}, output)
 
     def action(self, action: DiskAction, output: str) -> None:
-        """Tell of a deed that is done."""
+        """Report an action that is done."""
         name, field = self.tools[action.kind]
         given = {field: action.target if action.kind == "run" else action.path}
         if action.kind == "edit":
@@ -91,11 +91,11 @@ class OneshotOutput:
         self.called(name, given, output)
 
     def called(self, name: str, given: dict[str, Any], output: str) -> None:
-        """Tell of a tool call that ended well."""
+        """Report a tool call that ended well."""
         raise NotImplementedError
 
     def plan(self, steps: list[str]) -> None:
-        """Tell a plan, where the agent can."""
+        """Report a plan, where the agent can."""
 
     def unknown(self, what: str) -> None:
         """A line of a kind that does not exist."""
@@ -442,7 +442,7 @@ class OneshotPi(OneshotOutput):
 
 
 class OneshotGeneric(OneshotOutput):
-    """An agent that nobody knows but its file; it takes its prompt as a word."""
+    """An agent known only by its file; it takes its prompt as a word."""
 
     tools: ClassVar[Mapping[DiskActionKind, tuple[str, str]]] = {
         "read": ("read", "path"),

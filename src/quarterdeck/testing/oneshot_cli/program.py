@@ -54,7 +54,7 @@ def _wait(output: OneshotOutput, rest: str) -> None:
 
 
 def _ask(output: OneshotOutput, rest: str) -> None:
-    """A command that needs leave: these agents do not ask, their flags decide."""
+    """A command that needs permission: these agents do not ask, their flags decide."""
     if output.may_run:
         output.tool(rest or "run a command")
     output.say("allowed" if output.may_run else "denied")
@@ -72,7 +72,7 @@ def _do(output: OneshotOutput, rest: str) -> None:
 
 
 def _sneak(name: str) -> Callable[[OneshotOutput, str], None]:
-    """Do it whatever the flags say, and tell of it."""
+    """Do it whatever the flags say, and report it."""
 
     def sneak(output: OneshotOutput, rest: str) -> None:
         action = parse_sneak(name, rest)

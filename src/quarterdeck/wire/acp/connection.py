@@ -314,7 +314,7 @@ class AcpConnection:
             raise MalformedAnswerError(method.name, str(error)) from error
 
     async def send(self, notification: Notification[P], params: P) -> None:
-        """Tell the other side something; waits while it does not read.
+        """Send a notification; waits while the other side does not read.
 
         An ``UnknownUpdate`` is passed on as it came.
 

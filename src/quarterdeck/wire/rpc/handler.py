@@ -88,7 +88,7 @@ class RequestPeer(Protocol):
         ...
 
     async def notify(self, method: str, params: Any = None) -> None:
-        """Tell it something."""
+        """Send it a notification."""
         ...
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""One end of a JSON-RPC link: asks, tells, and answers, all at once."""
+"""One end of a JSON-RPC link: requests, notifications and answers, all at once."""
 
 from __future__ import annotations
 
@@ -419,7 +419,7 @@ class Peer:
 
         Every notification that arrived before the answer has been handled when this returns, and
         none that arrived after it. When the waiting task is cancelled or the time is over, the
-        peer is notified with the ``cancel`` notification and its answer will be ignored.
+        peer gets the ``cancel`` notification and its answer will be ignored.
 
         Raises:
             RpcError: the peer answered with an error.
@@ -451,7 +451,7 @@ class Peer:
         return self._pending.unwrap(outcome)
 
     async def notify(self, method: str, params: Any = None) -> None:
-        """Tell the peer something.
+        """Send the peer a notification.
 
         Returns at once while the peer keeps up, and otherwise waits until it has read. Cancelled
         while it waits, the notification is sent all the same.
@@ -530,7 +530,7 @@ class Peer:
             self._finisher = start_task(self._finish(ending), name=f"{self.name}: end")
 
     async def _finish(self, ending: LinkError) -> None:
-        """Take the link down, in the one order in which no two steps wait for each other."""
+        """Take the link down, in the one order in which no part waits for another."""
         try:
             if isinstance(ending, LinkEndedError):
                 await self._dispatcher.drain()

@@ -45,7 +45,7 @@ _MOST_KEPT = 64
 class BackgroundCommand:
     """A command that runs on after the call that started it.
 
-    What it prints is collected until someone takes it; of what no one took the last ``limit``
+    Its output is collected until it is taken; of output that is not taken the last ``limit``
     characters stay.
     """
 
@@ -274,7 +274,7 @@ async def _kill(command: BackgroundCommand, live: LiveCall) -> ToolOutcome:
 
 
 async def _read(command: BackgroundCommand, live: LiveCall) -> ToolOutcome:
-    """Tell what is new, and show it in the command's terminal."""
+    """Return what is new, and show it in the command's terminal."""
     dropped, text = command.take()
     await _show(command, text, live)
     if dropped:

@@ -45,7 +45,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Indents:
-    """Which indentation of the file stands for which one of the text that was looked for."""
+    """Maps each indentation of the searched text to the one in the file."""
 
     known: dict[str, str]
 

@@ -33,7 +33,7 @@ class GoalDoneArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fie
 class GoalDoneTool:
     """Ends the pursuit of a goal; what it says is in the log as the call's arguments.
 
-    One for each goal: what was said once is not progress when it is said again.
+    One for each goal: a second report of the same goal is no progress.
     """
 
     name = GOAL_DONE
@@ -51,7 +51,7 @@ class GoalDoneTool:
         return read_description(__package__)
 
     async def prepare(self, arguments: GoalDoneArguments, workspace: ToolWorkspace) -> PreparedCall:
-        """Make sure that something is said."""
+        """Make sure that the report is not empty."""
         for name, value in (("summary", arguments.summary), ("evidence", arguments.evidence)):
             if not value.strip():
                 raise ToolError(f"{name!r} is empty; state what was reached and how you know.")

@@ -26,7 +26,7 @@ About: TypeAlias = tuple[str, str, ToolKind, Any]
 _SHELLS = re.compile(r"(?:.*/)?(?:ba|z|da|k)?sh")
 _ENDS: dict[str, ToolCallEnd] = {"failed": "failed", "declined": "failed"}
 _SILENT = frozenset(("userMessage", "hookPrompt", "subAgentActivity", "functionCallOutput"))
-"""Items that tell nothing that is not reported otherwise."""
+"""Items that only repeat what other items report."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class _Growing:
 class CodexItems:
     """The items of one thread. Text grows in pieces; what pieces left out the whole adds.
 
-    After a cut (``gap``) what is complete may be heard of twice, and is reported once.
+    After a cut (``gap``) a complete item may arrive twice, and is emitted once.
     """
 
     def __init__(self, origin: str) -> None:
@@ -55,9 +55,7 @@ class CodexItems:
         self._open: set[str] = set()
         """The calls that run."""
         self._ended: dict[str, int] = {}
-        """What was reported whole in this turn, and a hash of it: names may come again for
-        another.
-        """
+        """Items emitted whole in this turn, each with a hash: an id may come again for another."""
         self.has_gap = False
         """Whether something of this turn may have been missed."""
 
@@ -73,11 +71,11 @@ class CodexItems:
             growing.has_gap = True
 
     def is_running(self, call: str) -> bool:
-        """Whether the beginning of this call was reported, and not its end."""
+        """Whether the start of this call was emitted, and not its end."""
         return call in self._open
 
     def is_new(self, item: Mapping[str, Any]) -> bool:
-        """Whether this complete item is still to be reported; from now on it is not."""
+        """Whether this complete item has not been emitted yet; marks it as emitted."""
         id_, mark = as_text(item.get("id")), hash(_text_of(item))
         if self.has_gap and self._ended.get(id_) == mark:
             return False
@@ -128,7 +126,7 @@ class CodexItems:
             whole = whole[len(before) :]
         elif before.startswith(whole):
             return
-        else:  # it was rewritten, and is reported whole
+        else:  # it was rewritten, and is emitted whole
             name = new_message_id()
         if whole:
             yield message(whole, name)
@@ -162,7 +160,7 @@ def _text_of(item: Mapping[str, Any]) -> str:
 
 
 def script_of(command: str) -> str:
-    """What a shell is asked to do; a command that is no shell's as it is."""
+    """The script that a shell runs; a command that calls no shell is returned as it is."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -173,7 +171,7 @@ def script_of(command: str) -> str:
 
 
 def describe(item: Mapping[str, Any]) -> About:
-    """What can be said about a tool call."""
+    """The description of a tool call."""
     about = _CALLS.get(as_text(item.get("type")))
     if about is None:
         kind = as_text(item.get("type")) or "tool"

@@ -56,7 +56,7 @@ class CodexLink:
         stream: talk over this, and start no program.
         away: seconds for which a shared server may be away before the session counts as lost.
         again: seconds until a connection is tried again.
-        taking: seconds after a cut within which the server must tell of a prompt that it has.
+        taking: seconds after a cut within which the server must report a prompt that it has.
     """
 
     transport = "daemon"
@@ -96,11 +96,11 @@ class CodexLink:
         self._ending: asyncio.Task[AgentExit | None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._changes: dict[str, Any] = {}
-        """What the next turn is to do otherwise."""
+        """What the next turn changes."""
         self._chosen: dict[str, Any] = {}
-        """What was changed since the start; another thread has to be sent it again."""
+        """What was changed since the start; a new thread needs it again."""
         self._is_used = False
-        """Whether something was said in the thread."""
+        """Whether the thread has had a prompt."""
 
     _host: LinkHost
     _request_handler: CodexRequestHandler
@@ -159,7 +159,7 @@ class CodexLink:
         return opened
 
     async def _resume(self, ask: CodexRequester) -> None:
-        """Go on with the thread over a new connection; what it tells from now on comes after."""
+        """Go on with the thread over a new connection; its notifications from now on come after."""
         past = {"threadId": self._thread, "excludeTurns": True, "initialTurnsPage": LAST_TURNS}
         try:
             opened = await ask("thread/resume", {**self._params, **past})
@@ -171,7 +171,7 @@ class CodexLink:
         self._listener.add(partial(self._listener.catch_up, opened))
 
     async def _start_anew(self, ask: CodexRequester) -> Mapping[str, Any]:
-        """Open another thread: codex forgets one in which nothing was said with its client."""
+        """Open another thread: codex drops one without messages when its client disconnects."""
         opened = await ask("thread/start", self._params)
         self._name(opened)
         event = SessionChanged(agent_session=self._thread)
@@ -229,9 +229,9 @@ class CodexLink:
         return turn.id.done() or turn.outcome.done()
 
     async def _complete(self, turn: CodexTurn, outcome: TurnOutcome) -> TurnOutcome:
-        """Tell what is still missing of a turn during which the connection was cut.
+        """Emit what is still missing of a turn during which the connection was cut.
 
-        What the server has written down may be a moment behind what it tells; a turn whose end is
+        What the server has written down may be a moment behind what it sends; a turn whose end is
         not there yet looks like one that was interrupted.
         """
         if not self._reader.has_gap:
@@ -377,13 +377,13 @@ class CodexLink:
     async def on_request(
         self, method: str, params: msgspec.Raw | None, context: RequestContext
     ) -> Mapping[str, Any]:
-        """Answer what the server asks, after what it reported before."""
+        """Answer a request of the server, after the notifications that came before it."""
         asked = as_map(_decode(params or b"{}"))
         await self._listener.reached()
         return await self._request_handler.answer(context.id, method, asked)
 
     def on_notification(self, method: str, params: msgspec.Raw | None) -> Awaitable[Any] | None:
-        """Take what the server tells."""
+        """Take a notification of the server."""
         return self._listener.hear(method, as_map(_decode(params or b"{}")))
 
     # The end
@@ -392,7 +392,7 @@ class CodexLink:
         self._listener.add(partial(self._leave, error))
 
     async def _leave(self, error: LinkError) -> None:
-        """Everything that the server said was reported; now everybody hears that it is gone."""
+        """Fail the running turn and report the loss, after all events of the server."""
         if self._listener.turn is not None:
             self._listener.turn.fail(error)
         self._host.lost(error)
@@ -430,7 +430,7 @@ class CodexLink:
 def _judged(
     outcome: TurnOutcome, kept: Mapping[str, Any], reader: CodexServerReader
 ) -> TurnOutcome:
-    """How a turn went that no one here has stopped."""
+    """The outcome of a turn that was not stopped from here."""
     if outcome.stop != "cancelled":
         return outcome
     if kept.get("status") == "interrupted":

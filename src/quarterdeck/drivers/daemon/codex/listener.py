@@ -86,7 +86,7 @@ class CodexTurn:
 
 
 class CodexListener:
-    """Tells the host what a server tells, one thing after another, whatever connection it took.
+    """Emits the notifications of a server one after another, whatever connection they came by.
 
     The reader of a connection may be cancelled at any moment; what it has handed over here is
     reported all the same. Cuts take their place in the order.
@@ -115,7 +115,7 @@ class CodexListener:
         self.turn: CodexTurn | None = None
 
     async def run(self) -> None:
-        """Tell what is heard until cancelled."""
+        """Emit what is received until cancelled."""
         while True:
             await self._filled.wait()
             while self._steps:
@@ -180,7 +180,7 @@ class CodexListener:
     # After a cut
 
     async def catch_up(self, opened: Mapping[str, Any]) -> None:
-        """The thread was resumed over a new connection: tell what was missed of our turn."""
+        """The thread was resumed over a new connection: emit what was missed of our turn."""
         self._reader.gap()
         status = as_map(as_map(opened.get("thread")).get("status"))
         if not as_list(status.get("activeFlags")):
@@ -236,7 +236,7 @@ _PAGE = 100
 async def emit_thread_history(
     line: CodexConnection, thread: str, host: LinkHost, reader: CodexServerReader
 ) -> None:
-    """Tell what was said and done in a thread. Raises as ``CodexConnection.ask``."""
+    """Emit the messages and calls of a thread. Raises as ``CodexConnection.ask``."""
     for item in await _items_of(line, thread):
         if item.get("type") == "userMessage":
             await host.emit(prompt_chunk(item))

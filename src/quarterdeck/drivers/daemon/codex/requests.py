@@ -1,4 +1,4 @@
-"""What ``codex app-server`` asks us: permission for a call, answers from a person."""
+"""Requests of ``codex app-server``: permission for a call, answers from a person."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ class CodexRequestHandler:
     def __init__(self, host: LinkHost) -> None:
         self._host = host
         self._deciding: dict[_Key, asyncio.Task[Mapping[str, Any]]] = {}
-        """Also what is decided, until the server says that it has heard."""
+        """Also what is decided, until the server confirms it."""
         self._items: dict[str, Mapping[str, Any]] = {}
         """The calls that run, as codex described them: what it asks about one says less."""
         self._answers: dict[str, _Answer] = {
@@ -66,7 +66,7 @@ class CodexRequestHandler:
 
         Raises:
             MethodNotFoundError: we serve no such thing, and say so.
-            CancelledError: someone else has answered.
+            CancelledError: the request was answered elsewhere.
         """
         answer = self._answers.get(method)
         if answer is None:

@@ -67,7 +67,7 @@ class OpencodeAnswerError(QuarterdeckError):
 
 
 def check_server_url(url: str) -> HttpOrigin:
-    """What listens at this address.
+    """The host and port to connect to for this address.
 
     Raises:
         BadUrlError: it is no address of HTTP, or one of another machine: passwords go there
@@ -93,7 +93,7 @@ class OpencodeClient:
     Args:
         url: where the server is, on this machine.
         user: for its password.
-        password: what it wants to get; empty: nothing.
+        password: the password that the server expects; empty: none.
         query: added to every address.
     """
 
@@ -124,7 +124,7 @@ class OpencodeClient:
         Raises:
             Refused: a status that is no success.
             OpencodeAnswerError: the answer is no JSON.
-            HttpError: no one answers there, or not in time, or not in HTTP.
+            HttpError: the server does not answer, or not in time, or not in HTTP.
         """
         connection = await HttpConnection.open(self._origin, _CONNECT)
         try:
@@ -145,7 +145,7 @@ class OpencodeClient:
 
         Raises:
             Refused: a status that is no success.
-            HttpError: no one answers, or there was no byte for ``silence`` seconds.
+            HttpError: the server does not answer, or sent no byte for ``silence`` seconds.
         """
         connection = await HttpConnection.open(self._origin, _CONNECT)
         try:
@@ -207,7 +207,7 @@ _USER = "opencode"
 _PASSWORD = "OPENCODE_SERVER_PASSWORD"
 _USERNAME = "OPENCODE_SERVER_USERNAME"
 _FIXED = ("arguments", "environment", "mcp_servers")
-"""Options that a server which runs already cannot be given."""
+"""Options that cannot be passed to a running server."""
 _LISTENING = re.compile(rb"listening on (http://\S+)")
 _LONGEST = 64 * 1024
 """Bytes of output in which the address must come."""
@@ -218,7 +218,7 @@ _ENDING = EndingDeadlines(ask=0.0, terminate=2.0)
 class OpencodeServer:
     """A server, how it is asked, and how it ends.
 
-    One of our own has a password that no one else knows: it is made at the start, goes to the
+    One of our own has a password that only we know: it is made at the start, goes to the
     program by its environment and is never written down. It ends with the session.
     """
 
@@ -238,7 +238,7 @@ class OpencodeServer:
         """Start or find it; returns its version.
 
         Raises:
-            OpenFailedError, UnsupportedError: it did not start, is not there, or lets us not in.
+            OpenFailedError, UnsupportedError: it did not start, is not there, or refuses us.
         """
         if self.is_ours:
             password = secrets.token_urlsafe(32)

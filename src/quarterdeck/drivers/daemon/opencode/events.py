@@ -140,7 +140,7 @@ _SILENT = frozenset(
 class OpencodeServerReader:
     """Reads what concerns one session, and those that its tools have started.
 
-    Between ``begin_turn`` and ``end_turn`` the answers to a prompt are reported, each once, whether
+    Between ``begin_turn`` and ``end_turn`` the answers to a prompt are emitted, each once, whether
     they come from the stream (``read``) or from what the server has kept (``catch_up``).
     """
 
@@ -193,7 +193,7 @@ class OpencodeServerReader:
         self._prompt = ""
 
     def outcome(self) -> TurnOutcome:
-        """How the turn went, as far as was heard."""
+        """How the turn went, as far as it was received."""
         cost = Cost(amount=self._cost, currency="USD") if self._cost else None
         if self._error.get("name") == _ABORTED:
             return TurnOutcome(stop="cancelled", usage=self._usage, cost=cost)
@@ -238,7 +238,7 @@ class OpencodeServerReader:
                 part.has_gap = True
 
     def catch_up(self, messages: Iterable[Mapping[str, Any]]) -> Iterator[EventOfCall]:
-        """What a session's messages, as the server has kept them, tell beyond what was heard."""
+        """The missing events of a session's messages, as the server has kept them."""
         for kept in messages:
             info = as_map(kept.get("info"))
             parent = self.family.get(as_text(info.get("sessionID")))
@@ -249,7 +249,7 @@ class OpencodeServerReader:
                     yield event, parent
 
     def past(self, messages: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Event]]:
-        """The events of earlier turns, each with the role of who said it."""
+        """The events of earlier turns, each with the role of its author."""
         for kept in messages:
             role = as_text(as_map(kept.get("info")).get("role"))
             for part in map(as_map, as_list(kept.get("parts"))):
@@ -297,7 +297,7 @@ class OpencodeServerReader:
                 pass
 
     def _idle(self, data: Mapping[str, Any]) -> Iterator[Event]:
-        """It rests; of the turn only if the prompt was heard of, for it is reported twice."""
+        """The session is idle. Sent twice: it ends the turn only after the prompt was seen."""
         if self.has_begun and data.get("sessionID") == self._session:
             self.is_over = True
         return iter(())

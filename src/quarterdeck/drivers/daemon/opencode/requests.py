@@ -1,4 +1,4 @@
-"""What ``opencode serve`` asks us: permission for a call, answers from a person."""
+"""Requests of ``opencode serve``: permission for a call, answers from a person."""
 
 import asyncio
 import logging
@@ -27,8 +27,8 @@ _DENIED = "The person did not allow this call."
 class OpencodeRequestHandler:
     """Answers the requests of a server, each once and in a task of its own.
 
-    Requests are reported by the stream and, after it was cut, by lists; the server forgets one when
-    someone has answered it.
+    Requests come from the stream and, after it was cut, from lists; the server forgets one when
+    it has been answered.
     """
 
     def __init__(self, agent: str, host: LinkHost, api: OpencodeClient) -> None:
@@ -42,7 +42,7 @@ class OpencodeRequestHandler:
         """Whether the turn is being stopped; the server then forgets what it asked."""
 
     def permission(self, asked: Mapping[str, Any], call: Mapping[str, Any]) -> None:
-        """A request for permission; ``call`` is the part of the tool call, if it is known."""
+        """A permission request; ``call`` is the part of the tool call, if it is known."""
         self._begin(as_text(asked.get("id")), self._permit, asked, call)
 
     def question(self, asked: Mapping[str, Any]) -> None:
@@ -50,7 +50,7 @@ class OpencodeRequestHandler:
         self._begin(as_text(asked.get("id")), self._ask, asked, {})
 
     def withdraw(self, request: str) -> None:
-        """Someone has answered it; what we decided is no longer asked for."""
+        """It was answered elsewhere; our decision is no longer needed."""
         task = self._tasks.get(request)
         if task is not None and request not in self._decided:
             self._decided.add(request)
@@ -114,14 +114,14 @@ class OpencodeRequestHandler:
             with suppress(HttpError):
                 with suppress(
                     OpencodeStatusError, OpencodeAnswerError
-                ):  # it was answered by someone else
+                ):  # it was answered elsewhere
                     await self._api.post(path, answer)
                 return
             await asyncio.sleep(_AGAIN)
 
 
 def permission_of(asked: Mapping[str, Any], call: Mapping[str, Any]) -> PermissionAsked:
-    """The question that a request for permission puts.
+    """The question in a permission request.
 
     Opencode's own "always" is not offered: it would make it stop asking us, and what a person
     allows for longer is kept by the session's own gate.

@@ -63,7 +63,7 @@ def error_line(id_: str, error: str) -> dict[str, Any]:
 
 
 def permission_of(request: Mapping[str, Any]) -> PermissionAsked:
-    """The question that a request for permission puts.
+    """The question in a permission request.
 
     The standing answers that the agent suggests are not offered: they would make it stop asking
     us, and what a person allows for longer is kept by the session's own gate.
@@ -87,7 +87,7 @@ def permission_of(request: Mapping[str, Any]) -> PermissionAsked:
 def answer_to_permission(
     request: Mapping[str, Any], verdict: PermissionVerdict, *, interrupted: bool
 ) -> dict[str, Any]:
-    """What to tell the agent about a call."""
+    """The answer to the agent about a call."""
     if verdict.allowed:
         return {"behavior": "allow", "updatedInput": request.get("input") or {}}
     text = verdict.model_reason or "The person did not allow this call."
@@ -95,7 +95,7 @@ def answer_to_permission(
 
 
 def hooks_before() -> dict[str, Any]:
-    """What makes the program tell us of every call before it does it, asked about or not."""
+    """Settings that make the program report every call before it does it, asked about or not."""
     return {"PreToolUse": [{"matcher": None, "hookCallbackIds": ["gate"]}]}
 
 
@@ -136,7 +136,7 @@ def questions_of(request: Mapping[str, Any]) -> QuestionAsked | None:
 
 
 def answer_to_questions(request: Mapping[str, Any], answered: QuestionAnswered) -> dict[str, Any]:
-    """What to tell the agent: permission, with the answers in the call's own input."""
+    """The answer to the agent: allowed, with the answers in the call's own input."""
     if answered.action != "accept":
         return {"behavior": "deny", "message": "The person did not answer.", "interrupt": False}
     given = answered.content or {}
@@ -162,7 +162,7 @@ def elicitation_of(request: Mapping[str, Any]) -> QuestionAsked:
 
 
 def answer_to_elicitation(answered: QuestionAnswered) -> dict[str, Any]:
-    """What to tell the tool server."""
+    """The answer to the tool server."""
     content = {"content": answered.content} if answered.content is not None else {}
     return {"action": answered.action, **content}
 
@@ -251,7 +251,7 @@ class ClaudeControlChannel:
         id_ = f"quarterdeck-{self._count}-{subtype}"
         answer = self._waiting[id_] = asyncio.get_running_loop().create_future()
         try:
-            with suppress(LinkError):  # why it is gone is heard by who reads
+            with suppress(LinkError):  # the reader sees why it is gone
                 await self.send(request_line(id_, subtype, **fields))
             if self._over is not None and not answer.done():
                 raise self._over
@@ -271,7 +271,7 @@ class ClaudeControlChannel:
         return waiting
 
     def close(self, error: LinkError) -> None:
-        """Nothing more is sent or heard; may be called again."""
+        """Nothing more is sent or received; may be called again."""
         self._over = self._over or error
         for waiting in self._waiting.values():
             if not waiting.done():

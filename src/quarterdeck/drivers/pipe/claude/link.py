@@ -449,7 +449,7 @@ class _Process:
 
 
 async def _departed(child: AgentProcess, problem: LinkError | None) -> LinkError:
-    """Why there is nothing more to hear."""
+    """Why there is no more output."""
     if problem is not None:
         return problem
     try:

@@ -1,7 +1,7 @@
 """Messages and results of Claude Code: pieces as they come, whole blocks, the figures of a turn.
 
-A block that came in pieces is not reported twice. An answer that broke off (the agent asks the
-model again, under another id) is not withdrawn: it was seen; a notice says that it does not count.
+A block that came in pieces is not emitted twice. An answer that broke off (the agent asks the model
+again, under another id) is not withdrawn: it was seen; a notice says that it does not count.
 """
 
 from collections.abc import Iterator, Mapping
