@@ -111,12 +111,12 @@ class Conversation:
 
     @property
     def sizes(self) -> Sequence[int]:
-        """The approximate bytes of each of ``told``."""
+        """The approximate bytes of each of ``recent_messages``."""
         return self._sizes
 
     @property
     def savings(self) -> Sequence[int]:
-        """The approximate bytes that clearing each of ``told`` would free."""
+        """The approximate bytes that clearing each of ``recent_messages`` would free."""
         return self._savings
 
     @property

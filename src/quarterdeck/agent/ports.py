@@ -174,11 +174,11 @@ class HookVerdict(Struct, frozen=True, kw_only=True):
     refused: str | None = None
     """Why it must not be; None: no one says so."""
     by: str = ""
-    """The hook whose word that is, or whose wish ``wish`` is."""
+    """The hook that decided, or that gave ``effect``."""
     effect: Literal["allow", "ask"] | None = None
     """Whether a person need not, or must, be asked."""
     reason: str = ""
-    """The reason for ``wish``."""
+    """The reason for ``effect``."""
     input: dict[str, Any] | None = None
     """The input to call the tool with instead."""
     context: tuple[str, ...] = ()

@@ -318,7 +318,7 @@ class TurnHistory:
         via: MoveOptions,
         forgotten: int = 0,
     ) -> Rewound:
-        """Take these turns back, the newest first; ``said`` of them leave the conversation."""
+        """Take these turns back, the newest first; ``forgotten`` of them leave the conversation."""
         steps, changes = await asyncio.to_thread(self._read_way_back, turns, via.planner)
         plan, event = await asyncio.to_thread(self._plan, changes, steps, event, force, via.planner)
         if forgotten and via.rewind_agent is not None and not await via.rewind_agent(forgotten):
