@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,10 @@ NOUNS = {
 }
 """Words on -ing and -ed that are the field's own nouns."""
 MOST_IN_A_FOLDER = 25
+OLD_WORDS = {"crew", "deed", "deeds", "desk", "manner", "mend", "said", "standing", "told", "wish"}
+"""Words for which the glossary has another one."""
+OLD_NAMES = {("workbench/panels/panel.py", "desk")}
+"""Names that widgets of people still use."""
 
 
 def modules(source: Path) -> list[Path]:
@@ -82,3 +87,21 @@ def test_bad_names_are_found(tmp_path: Path):
     assert verbs(tmp_path) == ["keeping.py"]
     assert twice(tmp_path) == {"Page": ["keeping.py", "page.py"]}
     assert unmarked_errors(tmp_path) == ["Busy"]
+
+
+def test_identifiers_use_the_words_of_the_glossary():
+    found = {one for one in identifiers(SOURCE) if has_old_word(one[1])}
+    assert found == OLD_NAMES
+    assert has_old_word("_what_was_told") and not has_old_word("understanding")
+
+
+def identifiers(source: Path) -> Iterator[tuple[str, str]]:
+    for path in modules(source):
+        with tokenize.open(path) as file:
+            for token in tokenize.generate_tokens(file.readline):
+                if token.type == tokenize.NAME:
+                    yield str(path.relative_to(source)), token.string
+
+
+def has_old_word(name: str) -> bool:
+    return not OLD_WORDS.isdisjoint(name.lower().split("_"))

@@ -290,7 +290,7 @@ def _family(call: Call) -> Family:
     return "fetch" if call.urls or call.kind == "fetch" else "other"
 
 
-_FAMILY_DEEDS: dict[Family, ActionKind] = {
+_FAMILY_ACTIONS: dict[Family, ActionKind] = {
     "bash": "run",
     "read": "read outside",
     "edit": "write outside",
@@ -301,7 +301,7 @@ _FAMILY_DEEDS: dict[Family, ActionKind] = {
 
 
 def _unclear(reason: str, family: Family, call: Call, unread: bool = False) -> UnclearPart:
-    action = _FAMILY_DEEDS[family]
+    action = _FAMILY_ACTIONS[family]
     if family == "bash" and not is_below(call.cwd, call.roots):
         action = "run outside"
     return UnclearPart(reason=reason, family=family, action=action, unread=unread)

@@ -46,7 +46,7 @@ _CWD = re.compile(rb'"cwd":\s*("(?:[^"\\]|\\.)*")')
 _VERSION = re.compile(rb'"cli_version":\s*("(?:[^"\\]|\\.)*")')
 _SUB_AGENT = re.compile(rb'"source":\s*\{\s*"subagent"')
 _FORK = b'"forked_from_id"'
-_TOLD_CWD = re.compile(r"<cwd>([^<]+)</cwd>|Current working directory: ([^\n]+)")
+_STATED_CWD = re.compile(r"<cwd>([^<]+)</cwd>|Current working directory: ([^\n]+)")
 _WRAPPED = re.compile(rb'"payload":')
 _META = 1_024
 """Bytes of a file that have its directory; what follows is mostly instructions."""
@@ -196,7 +196,7 @@ def _look(lines: Iterable[bytes], cwd: str | None) -> tuple[str | None, str | No
     for line in lines:
         item = as_map(decode_json(line))
         item = as_map(item.get("payload")) or item
-        if cwd is None and (match := _TOLD_CWD.search(_texts(item))):
+        if cwd is None and (match := _STATED_CWD.search(_texts(item))):
             cwd = (match[1] or match[2]).strip()
         if title := prompt_text(item):
             return cwd, title

@@ -48,7 +48,7 @@ _ABOUT = 600
 """Characters before the output of a command in which Codex describes it."""
 _IMAGE = re.compile(r"data:([\w/+.-]+);base64,(.*)", re.S)
 _QUIET = frozenset(("session_meta", "world_state", "token_usage_record", "state", "ghost_snapshot"))
-_TOLD_TWICE = frozenset(
+_REPEATED_ITEMS = frozenset(
     (
         "agent_message",
         "agent_reasoning",
@@ -209,7 +209,7 @@ class CodexItemReader:
                 if kind == "error":
                     self._turns.stop("failed", title)
                 yield from self._turns.tell(NoticePosted(title=title, severity=severity), time)
-            case kind if kind not in _TOLD_TWICE:
+            case kind if kind not in _REPEATED_ITEMS:
                 self._tally.note_unknown(kind)
             case _:
                 pass

@@ -177,7 +177,7 @@ class BatchLanding:
         commit = chain[-1].plan.commit
         if commit not in self._checked:
             assert self._check is not None
-            self._checked[commit] = await self._worker.check_commit(
+            self._checked[commit] = await self._worker.checks.run(
                 [link.session for link in chain],
                 self._tree,
                 commit,
@@ -191,7 +191,7 @@ class BatchLanding:
         base = first.plan.before
         if base not in self._checked:
             assert self._check is not None
-            self._checked[base] = await self._worker.check_commit(
+            self._checked[base] = await self._worker.checks.run(
                 [], self._tree, base, self._check, self._settings.check_timeout
             )
         failed = self._checked[base]

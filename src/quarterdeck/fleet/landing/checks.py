@@ -1,15 +1,17 @@
-"""The temporary worktree in which checks run: the result of a landing, before it is landed.
+"""Checks of a landing before it is landed, and the temporary worktree in which they run.
 
 It is a linked worktree of the repository, below the state directory, with no branch checked out.
 Nothing that the repository names runs when it is made.
 """
 
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from quarterdeck.config.schema import Settings
 from quarterdeck.system.errors import GitError
 from quarterdeck.system.git.repository import GitRepository, find_repository
 from quarterdeck.system.git.worktree import (
@@ -18,11 +20,14 @@ from quarterdeck.system.git.worktree import (
     find_worktree,
     remove_worktree,
 )
-from quarterdeck.wire.ids import new_request_id
+from quarterdeck.wire.ids import SessionId, new_request_id
+from quarterdeck.wire.worktrees import CommandPurpose
 
+from ..live_index import LogWriter
+from ..worktrees.commands import CommandContainment, run_worktree_command
 from ..worktrees.includes import copy_included
 
-__all__ = ["CheckTree", "remove_check_trees"]
+__all__ = ["CheckRunner", "CheckTree", "remove_check_trees"]
 
 _log = logging.getLogger(__name__)
 _SECONDS = 300.0
@@ -79,6 +84,92 @@ class CheckTree:
     def remove(self) -> None:
         """Delete it. Blocks."""
         _remove(self._repository, self.path)
+
+
+class CheckRunner:
+    """Runs the commands of a check, and writes their output to the log of each session.
+
+    Args:
+        load_settings: of the project in a directory; blocks.
+        notes: writes to the log.
+        hidden: directories of ours that no check may see.
+    """
+
+    def __init__(
+        self,
+        load_settings: Callable[[str], Settings],
+        notes: LogWriter,
+        hidden: tuple[str, ...],
+    ) -> None:
+        self._load_settings = load_settings
+        self._notes = notes
+        self._hidden = hidden
+
+    async def run(
+        self,
+        sessions: Sequence[SessionId],
+        tree: CheckTree,
+        commit: str,
+        command: str,
+        seconds: float,
+    ) -> tuple[str, str] | None:
+        """Run a check on a commit; why it failed and its output, or None. Raises GitError."""
+        is_new = await asyncio.to_thread(tree.check_out, commit)
+        if is_new and (failed := await self._prepare(sessions, tree, seconds)) is not None:
+            return failed
+        return await self._run_command(sessions, tree, command, "check", seconds)
+
+    async def _prepare(
+        self, sessions: Sequence[SessionId], tree: CheckTree, seconds: float
+    ) -> tuple[str, str] | None:
+        """Copy ignored files into it and run set-up commands, as for an agent's worktree."""
+        settings = await asyncio.to_thread(self._load_settings, tree.source)
+        await asyncio.to_thread(tree.copy_included, settings.worktrees.include_ignored)
+        for line in settings.worktrees.setup:
+            timeout = min(seconds, settings.worktrees.timeout)
+            failed = await self._run_command(sessions, tree, line, "setup", timeout)
+            if failed is not None:
+                return failed
+        return None
+
+    async def _run_command(
+        self,
+        sessions: Sequence[SessionId],
+        tree: CheckTree,
+        line: str,
+        purpose: CommandPurpose,
+        seconds: float,
+    ) -> tuple[str, str] | None:
+        variables = {"QUARTERDECK_WORKTREE": str(tree.path), "QUARTERDECK_REPOSITORY": tree.source}
+        event = await run_worktree_command(
+            line,
+            cwd=str(tree.path),
+            purpose=purpose,
+            variables=variables,
+            timeout=seconds,
+            containment=await self._find_containment(tree),
+        )
+        for session in sessions:
+            await self._notes.note(session, event)
+        if event.exit_code == 0:
+            return None
+        what = "check" if purpose == "check" else "set-up command"
+        how = f"failed with exit code {event.exit_code}"
+        if event.exit_code is None:
+            how = f"was ended after {event.seconds:.0f} s"
+        return f"the {what} {line!r} {how}", event.output
+
+    async def _find_containment(self, tree: CheckTree) -> CommandContainment | None:
+        """What runs there is what an agent wrote, whoever named the command."""
+        settings = await asyncio.to_thread(self._load_settings, tree.source)
+        if not settings.landing.sandbox:
+            return None
+        return CommandContainment(
+            settings=settings.sandbox,
+            setting="landing.sandbox",
+            readable=tree.needed,
+            hidden=self._hidden,
+        )
 
 
 def remove_check_trees(directory: Path) -> None:

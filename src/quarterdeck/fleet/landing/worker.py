@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from msgspec import Struct
@@ -22,17 +22,16 @@ from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import ChangesLanded, LandingFailed, NoticePosted
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.tasks import run_to_end
-from quarterdeck.wire.worktrees import ChangeCounts, CommandPurpose, LandingMethod, Worktree
+from quarterdeck.wire.worktrees import ChangeCounts, LandingMethod, Worktree
 
 from ..agent_entry import AgentEntry
 from ..errors import LandingRefusedError
 from ..live_index import LiveIndex, LogWriter
-from ..worktrees.commands import CommandContainment, run_worktree_command
 from .api import (
     LandingOptions,
     LandingResult,
 )
-from .checks import CheckTree
+from .checks import CheckRunner, CheckTree
 from .intent import ReferencesMovedError
 from .lander import Lander, PreparedLanding
 from .message import add_trailers, compose_hand_back, parse_trailer, propose_message
@@ -105,6 +104,7 @@ class LandingWorker:
     def __init__(self, context: LandingContext, lander: Lander | None = None) -> None:
         self.context = context
         self.lander = lander or Lander(context.directory)
+        self.checks = CheckRunner(context.load_settings, context.notes, context.private)
         self.landed: dict[SessionId, LandingResult] = {}
         """The last landing of each session by this process."""
         self._locks: dict[str, asyncio.Lock] = {}
@@ -318,72 +318,6 @@ class LandingWorker:
         repository = await asyncio.to_thread(expect_repository, top if is_there else worktree.path)
         return CheckTree(repository, self.context.directory / "checks")
 
-    async def check_commit(
-        self,
-        sessions: Sequence[SessionId],
-        tree: CheckTree,
-        commit: str,
-        command: str,
-        seconds: float,
-    ) -> tuple[str, str] | None:
-        """Run a check on a commit; why it failed and its output, or None. Raises GitError."""
-        is_new = await asyncio.to_thread(tree.check_out, commit)
-        if is_new and (failed := await self._prepare_check(sessions, tree, seconds)) is not None:
-            return failed
-        return await self._run_command(sessions, tree, command, "check", seconds)
-
-    async def _prepare_check(
-        self, sessions: Sequence[SessionId], tree: CheckTree, seconds: float
-    ) -> tuple[str, str] | None:
-        """Copy ignored files into it and run set-up commands, as for an agent's worktree."""
-        settings = await asyncio.to_thread(self.context.load_settings, tree.source)
-        await asyncio.to_thread(tree.copy_included, settings.worktrees.include_ignored)
-        for line in settings.worktrees.setup:
-            timeout = min(seconds, settings.worktrees.timeout)
-            failed = await self._run_command(sessions, tree, line, "setup", timeout)
-            if failed is not None:
-                return failed
-        return None
-
-    async def _run_command(
-        self,
-        sessions: Sequence[SessionId],
-        tree: CheckTree,
-        line: str,
-        purpose: CommandPurpose,
-        seconds: float,
-    ) -> tuple[str, str] | None:
-        variables = {"QUARTERDECK_WORKTREE": str(tree.path), "QUARTERDECK_REPOSITORY": tree.source}
-        event = await run_worktree_command(
-            line,
-            cwd=str(tree.path),
-            purpose=purpose,
-            variables=variables,
-            timeout=seconds,
-            containment=await self._find_containment(tree),
-        )
-        for session in sessions:
-            await self.context.notes.note(session, event)
-        if event.exit_code == 0:
-            return None
-        what = "check" if purpose == "check" else "set-up command"
-        how = f"failed with exit code {event.exit_code}"
-        if event.exit_code is None:
-            how = f"was ended after {event.seconds:.0f} s"
-        return f"the {what} {line!r} {how}", event.output
-
-    async def _find_containment(self, tree: CheckTree) -> CommandContainment | None:
-        """What runs there is what an agent wrote, whoever named the command."""
-        settings = await asyncio.to_thread(self.context.load_settings, tree.source)
-        if not settings.landing.sandbox:
-            return None
-        return CommandContainment(
-            settings=settings.sandbox,
-            setting="landing.sandbox",
-            readable=tree.needed,
-            hidden=self.context.private,
-        )
-
     async def _check(
         self,
         request: LandingRequest,
@@ -393,7 +327,7 @@ class LandingWorker:
         assert request.check is not None
         used = tree or await self.make_check_tree(request.entry.session)
         try:
-            return await self.check_commit(
+            return await self.checks.run(
                 (request.entry.session,),
                 used,
                 plan.commit,

@@ -47,7 +47,7 @@ _RUNNING = frozenset({"terminal"})
 _PATHS = frozenset({"path", "file", "directory", "folder", "root", "cwd"})
 """Options of panels that name a place on the disk."""
 _MOST_NODES = 5_000
-_MOST_TOLD = 24_000
+_MOST_SHOWN = 24_000
 
 
 class LayoutArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -232,7 +232,7 @@ async def _call(seat: FleetToolContext, call: str, /, **arguments: Any) -> Fleet
         return FleetToolResult(text="Done.")
     words = answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()
     data = cast("Mapping[str, Any]", answer) if isinstance(answer, dict) else {"answer": answer}
-    return FleetToolResult(text=cut(words, _MOST_TOLD), data=data)
+    return FleetToolResult(text=cut(words, _MOST_SHOWN), data=data)
 
 
 def _given(**arguments: Any) -> dict[str, Any]:
