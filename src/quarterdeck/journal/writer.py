@@ -17,6 +17,7 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -96,6 +97,9 @@ def acquire_lock(path: Path) -> int:
 
 def release_lock(handle: int) -> None:
     """Let another writer in."""
+    # A child that another thread is starting has the same open file until its program runs.
+    with suppress(OSError):
+        fcntl.flock(handle, fcntl.LOCK_UN)
     os.close(handle)
 
 

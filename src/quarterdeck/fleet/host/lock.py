@@ -13,6 +13,7 @@ import os
 import stat
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -167,6 +168,9 @@ class HostLock:
         """Let another process be the host; may be called again."""
         if self._handle >= 0:
             self._write(b"")
+            # A child that another thread is starting has the same open file until its program runs.
+            with suppress(OSError):
+                fcntl.flock(self._handle, fcntl.LOCK_UN)
             os.close(self._handle)
             self._handle = -1
 
