@@ -358,13 +358,14 @@ class FakeTui:
         return accepted or kind == "update"
 
 
-def _typed(tui: FakeTui, keyboard: FakeTuiKeyboard) -> None:
+def _typed(tui: FakeTui, keyboard: FakeTuiKeyboard, lag: float = 0.0) -> None:
     typed = ""
     tui.ready()
     while True:
         pressed = keyboard.read()
         if pressed is None:
             continue
+        time.sleep(lag)
         match pressed.key:
             case "paste":
                 typed += pressed.text
@@ -390,6 +391,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--resume")
     parser.add_argument("--model")
     parser.add_argument("--dialog", action="append", default=[])
+    parser.add_argument("--lag", type=float, default=0.0, help="seconds that each key takes")
     parser.add_argument("--deaf", action="store_true", help="ignore hang-ups and SIGTERM")
     chosen = parser.parse_args(arguments)
     memory = SessionMemory("tui", chosen.resume)
@@ -406,7 +408,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         tui = FakeTui(drawing, keyboard, memory)
         try:
             if all(tui.dialog(kind) for kind in chosen.dialog):
-                _typed(tui, keyboard)
+                _typed(tui, keyboard, chosen.lag)
         except (EOFError, OSError):
             os._exit(0)
 

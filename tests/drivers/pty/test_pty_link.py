@@ -19,6 +19,7 @@ from quarterdeck.terminal.headless_terminal import neutralize_controls
 from quarterdeck.wire.events import MessageChunk, PermissionAsked, ToolCallStarted
 from quarterdeck.wire.session_options import AgentMcpServer
 from tests.drivers.rigs.pty import LAUNCH, link
+from tests.support.deadlines import SOON
 from tests.support.driver_rig import Rig, drive
 
 FAKE = LAUNCH.command
@@ -107,6 +108,15 @@ async def test_ten_thousand_characters_arrive_whole_and_press_nothing(tmp_path: 
     first, _, rest = driven.text.partition("still here")
     assert first.strip() == neutralize_controls(prompt).strip() and not rest
     assert not driven.all(PermissionAsked)
+
+
+async def test_a_prompt_is_waited_for_as_long_as_the_agent_needs_for_its_keys(tmp_path: Path):
+    """On a busy machine a paste is seen after seconds, and a prompt is accepted much later."""
+    async with drive(rig("--lag", "3.5"), tmp_path) as driven:
+        ended = await driven.say("echo one", within=2 * SOON)
+        assert (ended.stop, driven.text) == ("end_turn", "one")
+        ended = await driven.say("echo two", within=2 * SOON)
+        assert (ended.stop, driven.text) == ("end_turn", "onetwo")
 
 
 async def test_a_deaf_agent_is_ended(tmp_path: Path):

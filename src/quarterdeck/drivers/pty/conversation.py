@@ -254,8 +254,13 @@ def _chosen(request: TerminalRequest, verdict: PermissionVerdict) -> RequestChoi
 _PASTED = 0.08
 """Seconds that the screen must not change before a paste counts as taken."""
 _PASTE_LIMIT = 20.0
+_SHOWN_LIMIT = 10.0
+"""Seconds within which a paste is to be seen; a screen that shows none is used all the same."""
 _TAKEN_LIMIT = 3.0
 """Seconds after which a prompt that was not taken is sent once more."""
+_LAGS = 20
+"""How much longer than for showing a paste an agent may need for beginning with a prompt."""
+_LONGEST_LAG = 60.0
 _MUCH = 1 << 17
 """Bytes that an agent writes only when it does something; the prompt may have left by then."""
 _TELL_PAUSE = 0.05
@@ -291,6 +296,8 @@ class PtyConversation:
         self._interrupted = False
         self._is_running = False
         self._is_sent = False
+        self._lag = 0.0
+        """Seconds that the agent may need, as slow as it is now, to begin with a prompt."""
         self._color: Color = None
         self._telling = asyncio.Lock()
         self._questions = PtyRequestHandler(host, knowledge.asking, watch, self._tell)
@@ -359,9 +366,7 @@ class PtyConversation:
         What was pasted is submitted although the turn was interrupted meanwhile, and then stopped:
         else it would stand before the next prompt.
         """
-        terminal = self._watch.terminal
-        await terminal.paste(prompt)
-        await self._watch.settled(_PASTED, within=_PASTE_LIMIT)
+        await self._paste(prompt)
         for _ in range(2):
             self._is_sent = True
             await self._press(self._knowledge.submit)
@@ -369,8 +374,19 @@ class PtyConversation:
                 return True
         return False
 
+    async def _paste(self, prompt: str) -> None:
+        """Paste, and see how long it takes until it is shown: so slow is the agent now."""
+        began, changes = time.monotonic(), self._watch.changes
+        await self._watch.terminal.paste(prompt)
+        shown = await self._watch.until(
+            lambda _: self._watch.changes != changes, within=_SHOWN_LIMIT
+        )
+        taken = time.monotonic() - began
+        self._lag = min(_LAGS * taken, _LONGEST_LAG) if shown is not None else taken
+        await self._watch.settled(_PASTED, within=_PASTE_LIMIT)
+
     async def _has_begun(self, mark: RowMark | None, before: TextBeforeTurn) -> bool:
-        deadline = time.monotonic() + _TAKEN_LIMIT
+        deadline = time.monotonic() + max(_TAKEN_LIMIT, self._lag)
         enough = self._watch.terminal.written + _MUCH
         while time.monotonic() < deadline:
             state = self._watch.now.state
@@ -388,11 +404,11 @@ class PtyConversation:
         self, events: TurnEvents, mark: RowMark | None, before: TextBeforeTurn
     ) -> TurnOutcome:
         reported: tuple[int, bool] | None = None
-        has_begun = False
+        has_begun, slow = False, max(_SLOW, self._lag)
         while True:
             reading, calm = self._watch.now, self._watch.calm
             has_begun = has_begun or reading.state in ("busy", "asking")
-            is_over = self._is_over(reading, calm) and (has_begun or calm >= _SLOW)
+            is_over = self._is_over(reading, calm) and (has_begun or calm >= slow)
             seen = self._watch.changes, calm >= _CALM_LINE
             if is_over or (seen != reported and not self._watch.is_drawing):
                 reported = seen
