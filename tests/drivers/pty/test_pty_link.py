@@ -16,7 +16,12 @@ from quarterdeck.drivers.errors import (
 from quarterdeck.drivers.pty.link import PtyLink
 from quarterdeck.drivers.pty.patterns import load_patterns, parse_patterns
 from quarterdeck.terminal.headless_terminal import neutralize_controls
-from quarterdeck.wire.events import MessageChunk, PermissionAsked, ToolCallStarted
+from quarterdeck.wire.events import (
+    MessageChunk,
+    PermissionAsked,
+    SessionEnded,
+    ToolCallStarted,
+)
 from quarterdeck.wire.session_options import AgentMcpServer
 from tests.drivers.rigs.pty import LAUNCH, link
 from tests.support.deadlines import SOON
@@ -115,8 +120,17 @@ async def test_a_prompt_is_waited_for_as_long_as_the_agent_needs_for_its_keys(tm
     async with drive(rig("--lag", "3.5"), tmp_path) as driven:
         ended = await driven.say("echo one", within=2 * SOON)
         assert (ended.stop, driven.text) == ("end_turn", "one")
-        ended = await driven.say("echo two", within=2 * SOON)
-        assert (ended.stop, driven.text) == ("end_turn", "onetwo")
+
+
+async def test_a_prompt_that_is_not_accepted_yet_can_be_interrupted(tmp_path: Path):
+    async with drive(rig("--lag", "5"), tmp_path) as driven:
+        turn = asyncio.create_task(driven.say("wait", within=2 * SOON))
+        async with asyncio.timeout(SOON):
+            while "> wait" not in _link(driven).terminal.screen.text():
+                await asyncio.sleep(0.02)
+        await driven.session.interrupt()
+        assert (await turn).stop == "cancelled"
+        assert driven.all(SessionEnded) == []
 
 
 async def test_a_deaf_agent_is_ended(tmp_path: Path):

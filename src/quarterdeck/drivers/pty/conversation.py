@@ -258,6 +258,8 @@ _SHOWN_LIMIT = 10.0
 """Seconds within which a paste is to be seen; a screen that shows none is used all the same."""
 _TAKEN_LIMIT = 3.0
 """Seconds after which a prompt that was not taken is sent once more."""
+_REFUSED_LIMIT = 30.0
+"""Seconds after that until the turn fails: what an agent takes later it does unwatched."""
 _LAGS = 20
 """How much longer than for showing a paste an agent may need for beginning with a prompt."""
 _LONGEST_LAG = 60.0
@@ -354,6 +356,8 @@ class PtyConversation:
         try:
             before = self._lines.before(self._text(mark), is_window=mark is None)
             if not await self._send(prompt, mark, before):
+                if self._interrupted:
+                    return TurnOutcome(stop="cancelled")
                 return TurnOutcome(stop="failed", reason="the agent did not accept the prompt")
             return await self._listen(events, mark, before)
         finally:
@@ -367,10 +371,10 @@ class PtyConversation:
         else it would stand before the next prompt.
         """
         await self._paste(prompt)
-        for _ in range(2):
+        for limit in (_TAKEN_LIMIT, _REFUSED_LIMIT):
             self._is_sent = True
             await self._press(self._knowledge.submit)
-            if await self._has_begun(mark, before):
+            if await self._has_begun(mark, before, max(limit, self._lag)):
                 return True
         return False
 
@@ -379,16 +383,17 @@ class PtyConversation:
         began, changes = time.monotonic(), self._watch.changes
         await self._watch.terminal.paste(prompt)
         shown = await self._watch.until(
-            lambda _: self._watch.changes != changes, within=_SHOWN_LIMIT
+            lambda _: self._watch.changes != changes or self._interrupted, within=_SHOWN_LIMIT
         )
         taken = time.monotonic() - began
         self._lag = min(_LAGS * taken, _LONGEST_LAG) if shown is not None else taken
         await self._watch.settled(_PASTED, within=_PASTE_LIMIT)
 
-    async def _has_begun(self, mark: RowMark | None, before: TextBeforeTurn) -> bool:
-        deadline = time.monotonic() + max(_TAKEN_LIMIT, self._lag)
+    async def _has_begun(self, mark: RowMark | None, before: TextBeforeTurn, within: float) -> bool:
+        """Whether it begins in time; once the turn is interrupted, that is short."""
+        deadline, soon = time.monotonic() + within, time.monotonic() + _TAKEN_LIMIT
         enough = self._watch.terminal.written + _MUCH
-        while time.monotonic() < deadline:
+        while time.monotonic() < (soon if self._interrupted else deadline):
             state = self._watch.now.state
             if state in ("busy", "asking") or self._watch.terminal.written > enough:
                 return True
