@@ -122,6 +122,12 @@ async def test_a_prompt_is_waited_for_as_long_as_the_agent_needs_for_its_keys(tm
         assert (ended.stop, driven.text) == ("end_turn", "one")
 
 
+async def test_an_agent_that_shows_a_prompt_and_hesitates_has_not_ended_its_turn(tmp_path: Path):
+    async with drive(rig("--hesitation", "6"), tmp_path) as driven:
+        ended = await driven.say("echo one", within=2 * SOON)
+        assert (ended.stop, driven.text) == ("end_turn", "one")
+
+
 async def test_a_prompt_that_is_not_accepted_yet_can_be_interrupted(tmp_path: Path):
     async with drive(rig("--lag", "5"), tmp_path) as driven:
         turn = asyncio.create_task(driven.say("wait", within=2 * SOON))

@@ -270,7 +270,7 @@ _CALM_LINE = 0.25
 """Seconds without a change after which a line counts as written."""
 _DIALOG_CALM = 1.0
 """Seconds that a dialog which is no request must be there before it is dealt with."""
-_SLOW = 4.0
+_SLOW = 12.0
 """Seconds without a change after which a turn is over that the agent has not been seen to begin."""
 _DIALOGS = ("trust", "update", "login", "notice")
 
