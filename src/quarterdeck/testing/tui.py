@@ -172,6 +172,8 @@ class FakeTui:
         self._keyboard = keyboard
         self._is_saying = False
         self._says = 0
+        self.hesitation = 0.0
+        """Seconds in which it shows a prompt and nothing of what it does with it."""
 
     # Drawing
 
@@ -227,6 +229,9 @@ class FakeTui:
         self._is_saying = False
         first = prompt.split("\n", 1)[0][:60]
         self._drawing.say((f"> {first}",))
+        if self.hesitation:
+            self.ready()
+            time.sleep(self.hesitation)
         self._box("", "  working · esc to interrupt")
         try:
             for line in prompt.split("\n"):
@@ -358,13 +363,14 @@ class FakeTui:
         return accepted or kind == "update"
 
 
-def _typed(tui: FakeTui, keyboard: FakeTuiKeyboard) -> None:
+def _typed(tui: FakeTui, keyboard: FakeTuiKeyboard, lag: float = 0.0) -> None:
     typed = ""
     tui.ready()
     while True:
         pressed = keyboard.read()
         if pressed is None:
             continue
+        time.sleep(lag)
         match pressed.key:
             case "paste":
                 typed += pressed.text
@@ -390,6 +396,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--resume")
     parser.add_argument("--model")
     parser.add_argument("--dialog", action="append", default=[])
+    parser.add_argument("--lag", type=float, default=0.0, help="seconds that each key takes")
+    parser.add_argument("--hesitation", type=float, default=0.0, help="seconds before it begins")
     parser.add_argument("--deaf", action="store_true", help="ignore hang-ups and SIGTERM")
     chosen = parser.parse_args(arguments)
     memory = SessionMemory("tui", chosen.resume)
@@ -404,9 +412,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with FakeTuiDisplay() as drawing:
         signal.signal(signal.SIGWINCH, lambda _signal, _frame: drawing.anew())
         tui = FakeTui(drawing, keyboard, memory)
+        tui.hesitation = chosen.hesitation
         try:
             if all(tui.dialog(kind) for kind in chosen.dialog):
-                _typed(tui, keyboard)
+                _typed(tui, keyboard, chosen.lag)
         except (EOFError, OSError):
             os._exit(0)
 

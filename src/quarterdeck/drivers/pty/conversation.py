@@ -254,8 +254,15 @@ def _chosen(request: TerminalRequest, verdict: PermissionVerdict) -> RequestChoi
 _PASTED = 0.08
 """Seconds that the screen must not change before a paste counts as taken."""
 _PASTE_LIMIT = 20.0
+_SHOWN_LIMIT = 10.0
+"""Seconds within which a paste is to be seen; a screen that shows none is used all the same."""
 _TAKEN_LIMIT = 3.0
 """Seconds after which a prompt that was not taken is sent once more."""
+_REFUSED_LIMIT = 30.0
+"""Seconds after that until the turn fails: what an agent takes later it does unwatched."""
+_LAGS = 20
+"""How much longer than for showing a paste an agent may need for beginning with a prompt."""
+_LONGEST_LAG = 60.0
 _MUCH = 1 << 17
 """Bytes that an agent writes only when it does something; the prompt may have left by then."""
 _TELL_PAUSE = 0.05
@@ -263,7 +270,7 @@ _CALM_LINE = 0.25
 """Seconds without a change after which a line counts as written."""
 _DIALOG_CALM = 1.0
 """Seconds that a dialog which is no request must be there before it is dealt with."""
-_SLOW = 4.0
+_SLOW = 12.0
 """Seconds without a change after which a turn is over that the agent has not been seen to begin."""
 _DIALOGS = ("trust", "update", "login", "notice")
 
@@ -291,6 +298,8 @@ class PtyConversation:
         self._interrupted = False
         self._is_running = False
         self._is_sent = False
+        self._lag = 0.0
+        """Seconds that the agent may need, as slow as it is now, to begin with a prompt."""
         self._color: Color = None
         self._telling = asyncio.Lock()
         self._questions = PtyRequestHandler(host, knowledge.asking, watch, self._tell)
@@ -347,6 +356,8 @@ class PtyConversation:
         try:
             before = self._lines.before(self._text(mark), is_window=mark is None)
             if not await self._send(prompt, mark, before):
+                if self._interrupted:
+                    return TurnOutcome(stop="cancelled")
                 return TurnOutcome(stop="failed", reason="the agent did not accept the prompt")
             return await self._listen(events, mark, before)
         finally:
@@ -359,20 +370,30 @@ class PtyConversation:
         What was pasted is submitted although the turn was interrupted meanwhile, and then stopped:
         else it would stand before the next prompt.
         """
-        terminal = self._watch.terminal
-        await terminal.paste(prompt)
-        await self._watch.settled(_PASTED, within=_PASTE_LIMIT)
-        for _ in range(2):
+        await self._paste(prompt)
+        for limit in (_TAKEN_LIMIT, _REFUSED_LIMIT):
             self._is_sent = True
             await self._press(self._knowledge.submit)
-            if await self._has_begun(mark, before):
+            if await self._has_begun(mark, before, max(limit, self._lag)):
                 return True
         return False
 
-    async def _has_begun(self, mark: RowMark | None, before: TextBeforeTurn) -> bool:
-        deadline = time.monotonic() + _TAKEN_LIMIT
+    async def _paste(self, prompt: str) -> None:
+        """Paste, and see how long it takes until it is shown: so slow is the agent now."""
+        began, changes = time.monotonic(), self._watch.changes
+        await self._watch.terminal.paste(prompt)
+        shown = await self._watch.until(
+            lambda _: self._watch.changes != changes or self._interrupted, within=_SHOWN_LIMIT
+        )
+        taken = time.monotonic() - began
+        self._lag = min(_LAGS * taken, _LONGEST_LAG) if shown is not None else taken
+        await self._watch.settled(_PASTED, within=_PASTE_LIMIT)
+
+    async def _has_begun(self, mark: RowMark | None, before: TextBeforeTurn, within: float) -> bool:
+        """Whether it begins in time; once the turn is interrupted, that is short."""
+        deadline, soon = time.monotonic() + within, time.monotonic() + _TAKEN_LIMIT
         enough = self._watch.terminal.written + _MUCH
-        while time.monotonic() < deadline:
+        while time.monotonic() < (soon if self._interrupted else deadline):
             state = self._watch.now.state
             if state in ("busy", "asking") or self._watch.terminal.written > enough:
                 return True
@@ -388,11 +409,11 @@ class PtyConversation:
         self, events: TurnEvents, mark: RowMark | None, before: TextBeforeTurn
     ) -> TurnOutcome:
         reported: tuple[int, bool] | None = None
-        has_begun = False
+        has_begun, slow = False, max(_SLOW, self._lag)
         while True:
             reading, calm = self._watch.now, self._watch.calm
             has_begun = has_begun or reading.state in ("busy", "asking")
-            is_over = self._is_over(reading, calm) and (has_begun or calm >= _SLOW)
+            is_over = self._is_over(reading, calm) and (has_begun or calm >= slow)
             seen = self._watch.changes, calm >= _CALM_LINE
             if is_over or (seen != reported and not self._watch.is_drawing):
                 reported = seen
