@@ -21,6 +21,7 @@ from quarterdeck.fleet.review.patch import PatchHunk, cut_page
 from quarterdeck.fleet.review.words import find_changed_words, pair_lines
 from quarterdeck.fleet.worktrees.snapshots import WorktreeSnapshots
 from quarterdeck.system.git.object_store import ObjectStore
+from quarterdeck.wire.worktrees import Worktree
 
 from .size import Size
 from .table import Row, Table
@@ -42,11 +43,12 @@ def run(size: Size) -> Iterator[Table]:
 
 
 def _rows(folder: Path, lines: int, files: int) -> list[Row]:
-    work = _repository(folder / "work", lines, files)
+    work = _worktree(folder, lines, files)
     plain, _ = _timed(lambda: _git(work, "diff", "HEAD"))
     snapshots = WorktreeSnapshots(folder / "snapshots")
-    first, _ = _timed(lambda: asyncio.run(snapshots.take(str(work))))
-    taken, snapshot = _timed(lambda: asyncio.run(snapshots.take(str(work))))
+    worktree = Worktree(path=str(work), repository=str(folder / "main"), base="")
+    first, _ = _timed(lambda: asyncio.run(snapshots.take(worktree)))
+    taken, snapshot = _timed(lambda: asyncio.run(snapshots.take(worktree)))
     repository = snapshot.repository
     base = repository.ask(("rev-parse", "HEAD^{tree}")).data.decode().strip()
     compared = Comparison(
@@ -252,7 +254,9 @@ def _paint(hunk: PatchHunk) -> None:
             find_changed_words(hunk.lines[old].text, hunk.lines[new].text)
 
 
-def _repository(work: Path, lines: int, files: int) -> Path:
+def _worktree(folder: Path, lines: int, files: int) -> Path:
+    """A linked worktree with uncommitted changes, of a repository beside it."""
+    work = folder / "main"
     work.mkdir()
     _git(work, "init", "-q")
     for number in range(files):
@@ -263,6 +267,8 @@ def _repository(work: Path, lines: int, files: int) -> Path:
     (work / "large.py").write_text("".join(old))
     _git(work, "add", "-A")
     _git(work, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "all")
+    _git(work, "worktree", "add", "-q", str(folder / "work"))
+    work = folder / "work"
     new = [line.replace("compute", f"sum_{n % 5}") if n % 3 else line for n, line in enumerate(old)]
     (work / "large.py").write_text("".join(new))
     for number in range(files):

@@ -44,8 +44,8 @@ async def open_played(places, environment, *rest, **more):
     async with LocalFleet.open(places, environment, open_session=Casting()) as fleet:
         for name in ("ann", "bob"):
             tree = await asyncio.to_thread(add_worktree, Path(sys.argv[1]), name)
-            wish = SpawnOptions.of(agent="claude", cwd=tree.path, name=name)
-            info = await fleet.spawn(wish)
+            request = SpawnOptions.of(agent="claude", cwd=tree.path, name=name)
+            info = await fleet.spawn(request)
             await fleet.journal.append(info.session, WorktreeAssigned(worktree=tree))
             await fleet.wait([name])
         yield fleet

@@ -21,14 +21,14 @@ from quarterdeck.config.places import Places
 from quarterdeck.fleet.host.process import run_host
 from quarterdeck.fleet.local import LocalFleet
 from tests.support.review_project import assign_worktree
-from tests.support.scripted_fleet import Casting, wish
+from tests.support.scripted_fleet import Casting, new_agent
 
 project, tree = map(Path, sys.argv[1:])
 
 @asynccontextmanager
 async def open_fleet(places, environment, **options):
     async with LocalFleet.open(places, environment, open_session=Casting(), **options) as fleet:
-        info = await fleet.spawn(wish(tree, name="ann", prompt="say hello"))
+        info = await fleet.spawn(new_agent(tree, name="ann", prompt="say hello"))
         await fleet.wait(["ann"], timeout=30)
         await assign_worktree(fleet, info.session, project, tree)
         yield fleet

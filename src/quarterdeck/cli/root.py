@@ -110,7 +110,7 @@ COMMANDS = {
     ),
     "worktrees": LazyCommand(
         "quarterdeck.cli.fleet.worktrees:worktrees",
-        "List the git worktrees of agents, or manage them.",
+        "List and manage the worktrees of agents.",
     ),
     "terminal": LazyCommand(
         "quarterdeck.cli.fleet.terminal:terminal",

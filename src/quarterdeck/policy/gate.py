@@ -215,7 +215,7 @@ class Gate(Struct, kw_only=True, eq=False):
                 options = self._options(call, question.options)
                 ready = msgspec.structs.replace(question, options=options, reason=urge.reason)
                 return await self._ask_person(emit, ready, call, contained)
-            case Ask(lasting_options=True) if urge is not None and urge.effect == "allow":
+            case Ask(can_last=True) if urge is not None and urge.effect == "allow":
                 await emit(_decided(question, urge.by, allow=True))
                 return PermissionGranted(containment=contained)
             case Allow() as allowed:

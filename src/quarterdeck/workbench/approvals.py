@@ -81,7 +81,8 @@ class RequestPresenter:
 
         ``is_typed_through``: keys go to a terminal.
         """
-        is_busy = len(self._app.screen_stack) > 1 or self.current is not None
+        # A timer may fire while the workbench closes and has no screen any more.
+        is_busy = len(self._app.screen_stack) != 1 or self.current is not None
         if is_busy or is_typed_through or self._is_typing:
             return
         item = self._app_context.inbox.offered(self._app_context.focused)
