@@ -386,12 +386,6 @@ async def spawn_with_worktree(yard: Yard, name: str) -> Path:
     return Path(info.worktree.path)
 
 
-async def until_gone(path: Path) -> None:
-    async with asyncio.timeout(SOON):
-        while await in_thread(path.exists):
-            await asyncio.sleep(0.02)
-
-
 async def test_what_a_live_agent_had_not_committed_counts_as_kept_once_it_has_landed(yard: Yard):
     (yard.folder / "home" / "config.toml").write_text("[worktrees]\nkeep_days = 0\n")
     tops = {name: await spawn_with_worktree(yard, name) for name in ("same", "more", "half")}
@@ -405,8 +399,10 @@ async def test_what_a_live_agent_had_not_committed_counts_as_kept_once_it_has_la
     (tops["half"] / "b.txt").write_text("b\n")
     for name in tops:
         await yard.fleet.close(name)
-    await until_gone(tops["same"])
-    assert "quarterdeck/same" not in await in_thread(git, yard.project, "branch")
+    async with asyncio.timeout(SOON):
+        while "quarterdeck/same" in await in_thread(git, yard.project, "branch"):
+            await asyncio.sleep(0.02)
+    assert not await in_thread(tops["same"].exists)
     for name, words in (("more", "late.txt"), ("half", "b.txt")):
         with pytest.raises(WorktreeError, match=words):
             await yard.fleet.remove_worktree(name)
