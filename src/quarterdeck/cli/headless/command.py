@@ -150,7 +150,7 @@ def _job(prompt: str, options: dict[str, Any]) -> Any:
 
 
 def _check_agent(options: dict[str, Any]) -> None:
-    """Check what a driver cannot refuse, because it never gets it. Raises UsageError."""
+    """Check what a driver cannot refuse, because it never gets it. Raises click.UsageError."""
     if options["agent"] in (None, "native"):
         for name in ("transport", "agent_mode"):
             if options[name] is not None:
