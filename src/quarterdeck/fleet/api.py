@@ -165,7 +165,7 @@ when no one waits for it any more."""
 
 
 class SpawnOptions(Struct, frozen=True, kw_only=True):
-    """The options of a new agent. What is asked for is what runs, or spawning fails and says why."""
+    """The options of a new agent. What is asked for runs, or spawning fails and says why."""
 
     options: SessionOptions
     """How its session is to be; ``cwd`` is absolute. Values of variables are not kept."""

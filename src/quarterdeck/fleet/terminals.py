@@ -162,8 +162,8 @@ class HostTerminals:
         yield TerminalEnded(reason=found.ended or "it could not be ended")
 
     async def write(self, terminal: str, data: bytes) -> None:
-        """Type bytes as they are. Raises NoSuchFleetTerminalError, AgentNotReadyError, InvalidOptionsError
-        (too much at once).
+        """Type bytes as they are. Raises NoSuchFleetTerminalError, AgentNotReadyError,
+        InvalidOptionsError (too much at once).
         """
         found = await self._find(terminal)
         self._check_typing(found, len(data))

@@ -17,7 +17,8 @@ _LATEST = ""
 @click.command(
     epilog=(
         "Exit codes: 0 done, 1 error, 2 token limit, 3 refusal, 4 a call was denied because no "
-        "person could be asked, 5 cancelled, 6 goal not reached, 7 request or budget limit."
+        "person could be asked, 5 interrupted, 6 goal not reached, 7 request or budget limit, "
+        "8 a call was made without permission, 141 the reader of the output has gone."
     )
 )
 @click.argument("prompt", required=False)
