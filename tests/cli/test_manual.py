@@ -66,7 +66,7 @@ def test_the_pages_are_valid(needs_man: None):
 def test_a_page_says_what_the_help_says(needs_man: None, run):
     shown = show(make_pages()["quarterdeck-spawn.1"])
     assert "quarterdeck-spawn - Start an agent on PROMPT\n" in shown
-    assert "-a, --agent TEXT" in shown
+    assert "-a, --agent NAME" in shown
     assert "Allow calls, e.g. 'bash(git log:*)'." in shown
     named = set(re.findall(r"--[a-z][a-z-]+", run("spawn", "--help").stdout))
     assert named <= set(re.findall(r"--[a-z][a-z-]+", shown))

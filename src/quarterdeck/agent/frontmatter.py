@@ -100,7 +100,7 @@ def read_document(path: Path) -> FrontMatter:
     """Read a file and take it apart.
 
     Raises:
-        Unreadable: it cannot be read, is too long, or begins with facts that are broken.
+        LibraryFileError: it cannot be read, is too long, or begins with facts that are broken.
     """
     try:
         data = read_regular_file(path, MOST_BYTES + 1)

@@ -186,7 +186,7 @@ def import_(
 
 @click.command("hand-over")
 @click.argument("id_", metavar="ID")
-@click.option("--to", "kind", required=True, metavar="KIND", help="The agent that takes over.")
+@click.option("--to", "kind", required=True, metavar="NAME", help="The agent that takes over.")
 @_name_option
 @click.option("-m", "--model", help="Model of the new agent.")
 @_cwd_option
@@ -254,9 +254,7 @@ class _ById(click.Group):
 
 
 @click.group(cls=_ById, invoke_without_command=True, subcommand_metavar="[ID | COMMAND]")
-@click.option(
-    "-a", "--agent", metavar="NAME", help=("Only sessions of claude, codex, gemini or opencode.")
-)
+@click.option("-a", "--agent", metavar="NAME", help="Only sessions of this agent.")
 @click.option(
     "-s",
     "--search",
@@ -271,7 +269,14 @@ class _ById(click.Group):
     type=click.Path(file_okay=False, exists=True),
     help=("Sessions of that directory."),
 )
-@click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True)
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1),
+    default=50,
+    show_default=True,
+    help="Maximum number of sessions.",
+)
 @as_json_option
 @click.pass_context
 def history(

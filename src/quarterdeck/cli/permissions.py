@@ -217,7 +217,7 @@ _VERDICTS = {"allow": "Allowed", "ask": "A person is asked", "deny": "Denied"}
 )
 @click.option("--mode", metavar="MODE", help="The permission mode; default: the configured one.")
 @click.option(
-    "--agent", metavar="NAME", help=("For this agent: a name from `quarterdeck ps`, or a type.")
+    "--agent", metavar="NAME", help="For this agent; a name from `quarterdeck ps` or `agents`."
 )
 @click.option("-v", "--verbose", is_flag=True, help="Also show rules that do not apply.")
 @as_json_option

@@ -67,15 +67,19 @@ COMMANDS = {
         "Show which agents change what others change too.",
     ),
     "logs": LazyCommand("quarterdeck.cli.fleet.logs:logs", "Show the transcript of AGENT."),
-    "diff": LazyCommand("quarterdeck.cli.fleet.diff:diff", "Show what AGENT changed."),
+    "diff": LazyCommand(
+        "quarterdeck.cli.fleet.diff:diff", "Show all changes since AGENT started as one patch."
+    ),
     "review": LazyCommand(
         "quarterdeck.cli.fleet.review:review", "Comment on, accept or reject what AGENT changed."
     ),
     "wait": LazyCommand("quarterdeck.cli.fleet.agent_control:wait", "Wait until agents are idle."),
     "merge": LazyCommand(
-        "quarterdeck.cli.fleet.landing:merge", "Land the work of AGENT on a branch."
+        "quarterdeck.cli.fleet.landing:merge", "Land the work of one AGENT on a branch."
     ),
-    "land": LazyCommand("quarterdeck.cli.fleet.landing:land", "Land AGENTS one after the other."),
+    "land": LazyCommand(
+        "quarterdeck.cli.fleet.landing:land", "Land the work of several AGENTS in a queue."
+    ),
     "interrupt": LazyCommand(
         "quarterdeck.cli.fleet.agent_control:interrupt", "Interrupt the running turn of each agent."
     ),
@@ -83,14 +87,17 @@ COMMANDS = {
         "quarterdeck.cli.fleet.agent_control:kill",
         "Kill agents, their children and all their processes.",
     ),
-    "close": LazyCommand("quarterdeck.cli.fleet.agent_control:close", "Close agents in order."),
+    "close": LazyCommand(
+        "quarterdeck.cli.fleet.agent_control:close", "Close agents; they can be resumed."
+    ),
     "resume": LazyCommand("quarterdeck.cli.fleet.spawn:resume", "Resume AGENT where it ended."),
     "fork": LazyCommand("quarterdeck.cli.fleet.spawn:fork", "Start a copy of AGENT."),
     "rename": LazyCommand("quarterdeck.cli.fleet.agent_control:rename", "Rename AGENT."),
     "archive": LazyCommand("quarterdeck.cli.fleet.agent_control:archive", "Archive agents."),
     "turns": LazyCommand("quarterdeck.cli.fleet.undo:turns", "List the turns of AGENT."),
     "changes": LazyCommand(
-        "quarterdeck.cli.fleet.undo:changes", "Show what the turns of AGENT did to files."
+        "quarterdeck.cli.fleet.undo:changes",
+        "Show what the turns of AGENT did to files, without undone turns.",
     ),
     "undo": LazyCommand("quarterdeck.cli.fleet.undo:undo", "Undo one turn of AGENT."),
     "redo": LazyCommand(

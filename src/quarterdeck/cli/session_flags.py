@@ -3,11 +3,12 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
 from quarterdeck.policy.modes import MODES
+from quarterdeck.wire.settings import Effort
 
 if TYPE_CHECKING:
     from quarterdeck.wire.session_options import SessionOptions
@@ -18,7 +19,9 @@ __all__ = ["WorktreeCommand", "make_session_options", "session_flags", "worktree
 C = TypeVar("C", bound=Callable[..., Any])
 
 _FLAGS = (
-    click.option("-C", "--cwd", type=click.Path(file_okay=False, exists=True), help="Work there."),
+    click.option(
+        "-C", "--cwd", type=click.Path(file_okay=False, exists=True), help="Working directory."
+    ),
     click.option(
         "--root",
         "roots",
@@ -28,7 +31,9 @@ _FLAGS = (
     ),
     click.option("--transport", metavar="NAME", help="Transport to the agent, e.g. acp or pipe."),
     click.option("-m", "--model", help="The model, by the agent's own name for it."),
-    click.option("--effort", type=click.Choice(["off", "low", "medium", "high"]), help="Thinking."),
+    click.option(
+        "--effort", type=click.Choice(get_args(Effort)), help="How much the model thinks."
+    ),
     click.option("--mode", type=click.Choice(MODES), help="What may be done without asking."),
     click.option("--agent-mode", metavar="MODE", help="A mode of the agent's own."),
     click.option(

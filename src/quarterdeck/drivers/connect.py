@@ -156,7 +156,7 @@ class ConnectedAgent:
 
         Raises:
             UnsupportedError: the agent takes no such content.
-            LinkClosedError, Ended, LinkBrokenError: the session is over.
+            LinkClosedError, LinkEndedError, LinkBrokenError: the session is over.
         """
         content = (text(prompt),) if isinstance(prompt, str) else prompt
         after = self._stream.last

@@ -192,7 +192,7 @@ class DriverSession(Protocol):
 
         Raises:
             UnsupportedError: the agent takes no such content; nothing has happened.
-            LinkClosedError, Ended, LinkBrokenError: the session is over.
+            LinkClosedError, LinkEndedError, LinkBrokenError: the session is over.
         """
         ...
 
@@ -242,7 +242,7 @@ class DriverSession(Protocol):
 
         Raises:
             UnsupportedError: it has no modes, or not this one.
-            LinkClosedError, Ended, LinkBrokenError: the session is over.
+            LinkClosedError, LinkEndedError, LinkBrokenError: the session is over.
         """
         ...
 

@@ -14,6 +14,7 @@ from quarterdeck.wire.events import MessageChunk, RateLimited, ThoughtChunk
 from quarterdeck.wire.ids import MessageId
 from quarterdeck.wire.rpc.stream import ByteStream
 from quarterdeck.wire.tool_calls import ContentItem, ToolCallContent, ToolKind
+from quarterdeck.wire.usage import TokenUsage
 
 __all__ = [
     "MAX_LINE",
@@ -26,6 +27,7 @@ __all__ = [
     "output_content",
     "rate_limit",
     "read_lines",
+    "read_pi_usage",
     "thought",
     "tool_kind",
 ]
@@ -66,6 +68,18 @@ def as_number(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
     return int(value) if 0 <= value < 1 << 53 else 0
+
+
+def read_pi_usage(data: Mapping[str, Any]) -> TokenUsage:
+    """The tokens of a message of pi, as it prints and stores them."""
+    cached, written = as_number(data.get("cacheRead")), as_number(data.get("cacheWrite"))
+    return TokenUsage(
+        input=as_number(data.get("input")) + cached + written,
+        output=as_number(data.get("output")),
+        cached=cached,
+        cache_written=written,
+        thought=as_number(data.get("reasoning")),
+    )
 
 
 def message(words: str, id_: str = "") -> MessageChunk:

@@ -56,7 +56,7 @@ class AgentStart:
     noted: tuple[Event, ...] = ()
     """What is written to the log right after the start, such as the worktree that it works in."""
     rules: "tuple[Rule, ...]" = ()
-    """Rules for our own agent, besides those of the wish."""
+    """Rules for our own agent, besides those of the options."""
     on_terminal: "Callable[[HeadlessTerminal], None] | None" = None
     """Called with where the agent runs, if in a terminal, as soon as its process is there."""
 

@@ -56,7 +56,7 @@ TERMINAL_VARIABLE = "QUARTERDECK_TERMINAL"
 
 
 class FleetTerminalOptions(Struct, frozen=True, kw_only=True):
-    """A wish for a terminal."""
+    """The options of a new terminal."""
 
     cwd: str
     """Absolute."""
@@ -165,7 +165,7 @@ when no one waits for it any more."""
 
 
 class SpawnOptions(Struct, frozen=True, kw_only=True):
-    """A wish for an agent. What is asked for is what runs, or spawning fails and says why."""
+    """The options of a new agent. What is asked for runs, or spawning fails and says why."""
 
     options: SessionOptions
     """How its session is to be; ``cwd`` is absolute. Values of variables are not kept."""

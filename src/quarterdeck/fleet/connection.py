@@ -71,7 +71,7 @@ T = TypeVar("T")
 
 
 class SubscriptionResult(Protocol):
-    """The answer to the wish for a subscription."""
+    """The answer to the request for a subscription."""
 
     @property
     def subscription(self) -> int:

@@ -7,7 +7,7 @@
     ├── NoSuchRequestError   nothing of this id is in the inbox
     ├── NoSuchFleetTerminalError no terminal has this id, and no agent a screen
     ├── InvalidAgentNameError a name that cannot be one
-    ├── InvalidOptionsError  an agent or terminal that cannot be as it is wished for
+    ├── InvalidOptionsError  an agent or terminal that cannot have these options
     ├── NameTakenError       another agent has it
     ├── AgentNotReadyError   the agent is not in a state for this
     ├── NotAChildError       an agent may act on its own children only
@@ -108,7 +108,7 @@ class InvalidAgentNameError(FleetError):
 
 
 class InvalidOptionsError(FleetError):
-    """An agent or a terminal cannot be as it is wished for; the message names the field."""
+    """An agent or a terminal cannot have these options; the message names the field."""
 
 
 class NameTakenError(FleetError):

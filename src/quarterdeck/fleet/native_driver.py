@@ -99,7 +99,7 @@ async def open_native(
     """Begin, load or fork a session of our own agent.
 
     Raises:
-        UnsupportedError: the wish has something that it cannot do.
+        UnsupportedError: the options have something that it cannot do.
         QuarterdeckError: the configuration, the model or the directory is not usable.
     """
     spawn, options = start.spawn, start.opening.options

@@ -108,7 +108,7 @@ class SessionFactory:
         return find_agent(agent, self.places)
 
     async def check(self, request: SpawnOptions) -> SessionOptions:
-        """The options of a wish, with the agent's own name.
+        """The options of a request, with the agent's own name.
 
         Raises:
             InvalidOptionsError, UnknownAgentError, BadAgentFileError: it cannot be.
@@ -127,7 +127,7 @@ class SessionFactory:
         return config.settings
 
     async def new(self, request: SpawnOptions, session: SessionId) -> AgentStart:
-        """A start for a wish; its name is not settled yet.
+        """A start for a request; its name is not settled yet.
 
         Raises:
             InvalidOptionsError, UnknownAgentError, BadAgentFileError, RuleError, UnknownModeError,
@@ -199,7 +199,7 @@ class SessionFactory:
     async def _start(
         self, session: SessionId, spawn: SessionSpawned, options: SessionOptions
     ) -> AgentStart:
-        """A start with these options, which have values that the wish for the log does not."""
+        """A start with these options, with values that the log does not get."""
         gate, around = await make_gate(
             self.places,
             self.environment,

@@ -106,7 +106,7 @@ class AgentTerminals(Protocol):
         ...
 
     async def find(self, agent: str) -> TerminalHandle:
-        """That of one agent, by name or id. Raises NoSuchTerminal."""
+        """That of one agent, by name or id. Raises NoSuchFleetTerminalError."""
         ...
 
 
@@ -162,8 +162,8 @@ class HostTerminals:
         yield TerminalEnded(reason=found.ended or "it could not be ended")
 
     async def write(self, terminal: str, data: bytes) -> None:
-        """Type bytes as they are. Raises NoSuchTerminal, AgentNotReadyError, InvalidOptionsError
-        (too much at once).
+        """Type bytes as they are. Raises NoSuchFleetTerminalError, AgentNotReadyError,
+        InvalidOptionsError (too much at once).
         """
         found = await self._find(terminal)
         self._check_typing(found, len(data))
@@ -176,7 +176,7 @@ class HostTerminals:
         await self._working.finish(self._type(found, found.terminal.paste(text)))
 
     async def resize(self, terminal: str, columns: int, rows: int) -> None:
-        """Change the size, to between 1 and 1000 each way. Raises NoSuchTerminal,
+        """Change the size, to between 1 and 1000 each way. Raises NoSuchFleetTerminalError,
         AgentNotReadyError.
         """
         found = await self._find(terminal)
@@ -192,7 +192,7 @@ class HostTerminals:
         """End the program with all that it started, and forget it.
 
         Raises:
-            NoSuchTerminal: there is none.
+            NoSuchFleetTerminalError: there is none.
             AgentNotReadyError: it is an agent's.
             StillRunningError: something of it could not be ended; it stays in the list.
         """
@@ -297,7 +297,7 @@ class LiveAgentTerminals:
         return [kept for kept in found if kept is not None]
 
     async def find(self, agent: str) -> TerminalHandle:
-        """That of one agent, by name or id. Raises NoSuchTerminal."""
+        """That of one agent, by name or id. Raises NoSuchFleetTerminalError."""
         try:
             entry = await self._current.find(agent)
         except NoSuchAgentError:

@@ -71,7 +71,7 @@ def acquire_lock(path: Path) -> int:
         JournalLockedError: another process is; it is named where its id can be read.
         JournalUnlockableError: the file system has no locks.
         JournalReadOnlyError: the lock file cannot be made.
-        Unreachable: the directory is not there.
+        JournalUnreachableError: the directory is not there.
     """
     lock = lock_path(path)
     try:

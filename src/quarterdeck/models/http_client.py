@@ -97,7 +97,8 @@ class VendorConnection(http1.HttpConnection):
         """Connect within ``timeout`` seconds.
 
         Raises:
-            Unreachable: the server does not answer, or not with a certificate that we trust.
+            VendorUnreachableError: the server does not answer, or has no certificate that we
+                trust.
         """
         if origin.is_secure and tls is None:
             tls = await asyncio.to_thread(tls_context)

@@ -119,7 +119,7 @@ class PermissionRefused(Struct, frozen=True):
 
 
 class HookAdvice(Struct, frozen=True, kw_only=True):
-    """What someone other than policy and people wishes for a call: a hook."""
+    """The effect that a hook asks for, for one call."""
 
     effect: Literal["allow", "ask"]
     by: Decider

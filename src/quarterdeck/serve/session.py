@@ -291,7 +291,7 @@ class UpdatePump:
 
 
 class ServedSession:
-    """One session for one client. Made and closed by the ``Desk``."""
+    """One session for one client. Made and closed by ``ConnectionSessions``."""
 
     def __init__(
         self,

@@ -285,7 +285,7 @@ class Process(Protocol):
         and everything it wrote before was delivered, even if a grandchild still holds the pipe.
 
         Raises:
-            Busy: Another task is receiving.
+            LinkBusyError: Another task is receiving.
         """
         ...
 
@@ -296,7 +296,7 @@ class Process(Protocol):
             LinkClosedError: We closed standard input.
             LinkBrokenError: The child closed it or is gone, or an earlier send was cancelled half
                 way.
-            Busy: Another task is sending.
+            LinkBusyError: Another task is sending.
         """
         ...
 
@@ -415,7 +415,7 @@ class Terminals(Protocol):
         """The terminal of this id.
 
         Raises:
-            NoSuchTerminal: The id is unknown or released.
+            NoSuchTerminalError: The id is unknown or released.
         """
         ...
 

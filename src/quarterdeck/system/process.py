@@ -103,7 +103,7 @@ class PipeReader(_Pipe):
 
         Raises:
             LinkClosedError: ``close`` was called.
-            Busy: Another task is receiving.
+            LinkBusyError: Another task is receiving.
         """
         if self._waiter is not None:
             raise LinkBusyError("Two tasks receive from the same process. Use only one.")
@@ -180,7 +180,7 @@ class PipeWriter(_Pipe):
             LinkClosedError: We closed our end, before or meanwhile.
             LinkBrokenError: The child closed its end or left, or an earlier send was cancelled half
                 way.
-            Busy: Another task is sending.
+            LinkBusyError: Another task is sending.
         """
         if self._is_sending:
             raise LinkBusyError("Two tasks send to the same process. Use only one.")

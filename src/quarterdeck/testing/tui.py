@@ -391,11 +391,18 @@ def _typed(tui: FakeTui, keyboard: FakeTuiKeyboard, lag: float = 0.0) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run it; without arguments those of this process count."""
-    parser = argparse.ArgumentParser(prog="tui", description=__doc__)
-    parser.add_argument("--session-id", dest="session")
-    parser.add_argument("--resume")
-    parser.add_argument("--model")
-    parser.add_argument("--dialog", action="append", default=[])
+    parser = argparse.ArgumentParser(
+        prog="tui", description="A fake agent that has only a terminal; its prompts are commands."
+    )
+    parser.add_argument("--session-id", dest="session", help="id of the new session")
+    parser.add_argument("--resume", help="id of the session to resume")
+    parser.add_argument("--model", help="ignored")
+    parser.add_argument(
+        "--dialog",
+        action="append",
+        default=[],
+        help="ask this at the start: trust, update or login",
+    )
     parser.add_argument("--lag", type=float, default=0.0, help="seconds that each key takes")
     parser.add_argument("--hesitation", type=float, default=0.0, help="seconds before it begins")
     parser.add_argument("--deaf", action="store_true", help="ignore hang-ups and SIGTERM")

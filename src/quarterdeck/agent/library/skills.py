@@ -56,7 +56,7 @@ def read_command(
     Gives also what is ignored of it, in words for people.
 
     Raises:
-        Unreadable: it has no name or no prompt.
+        LibraryFileError: it has no name or no prompt.
     """
     name = ":".join(path.relative_to(shelf.path).with_suffix("").parts)
     if not _COMMAND_NAME.fullmatch(name):
@@ -171,7 +171,7 @@ def read_skill(path: Path, document: FrontMatter, shelf: LibraryFolder) -> Skill
     """Make the skill of a ``SKILL.md``.
 
     Raises:
-        Unreadable: it does not say when to use it, or has no usable name.
+        LibraryFileError: it does not say when to use it, or has no usable name.
     """
     name = document.text("name") or path.parent.name
     if not _NAME.fullmatch(name):
@@ -239,7 +239,7 @@ def read_skill_file(skill: Skill, name: str) -> str:
     """A text file of the skill's folder, cut where it is very long. Blocks.
 
     Raises:
-        Unreadable: there is none, it is not in the folder, or it is no text.
+        LibraryFileError: there is none, it is not in the folder, or it is no text.
     """
     folder = skill.folder.resolve()
     path = (folder / name).resolve()

@@ -347,7 +347,7 @@ class _Exchange:
         return self._frame
 
     async def take(self, answer: HttpResponse) -> None:
-        """Deliver what an answer holds. Raises Status, CallError."""
+        """Deliver what an answer holds. Raises McpStatusError, CallError."""
         if not 200 <= answer.status < 300:
             body = await read_all(answer)
             if await self._take_error(body):

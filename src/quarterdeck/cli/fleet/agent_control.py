@@ -82,7 +82,7 @@ def send(agent: str, prompt: str, steer: bool, as_json: bool) -> None:
 
 @click.command("hand-over")
 @click.argument("agent")
-@click.option("--to", "kind", required=True, metavar="KIND", help="The agent that takes over.")
+@click.option("--to", "kind", required=True, metavar="NAME", help="The agent that takes over.")
 @click.option("-n", "--name", help="Name of the new agent.")
 @click.option("-m", "--model", help="Model of the new agent.")
 @click.argument("prompt", required=False)
@@ -132,7 +132,7 @@ def kill(agents: tuple[str, ...], reason: str | None, as_json: bool) -> None:
 @agents_argument
 @as_json_option
 def close(agents: tuple[str, ...], as_json: bool) -> None:
-    """Close agents in order; they can be resumed."""
+    """Close agents; they can be resumed."""
     _each(agents, as_json, lambda fleet, one: fleet.close(one))
 
 

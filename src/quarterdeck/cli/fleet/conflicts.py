@@ -48,14 +48,16 @@ _NEWS = (
 
 
 @click.command()
-@click.option("-a", "--all", "everywhere", is_flag=True, help="All repositories, not this one.")
+@click.option(
+    "-a", "--all", "everywhere", is_flag=True, help="All repositories, not only this one."
+)
 @click.option("-w", "--watch", is_flag=True, help="Show it again whenever it changes.")
 @as_json_option
 @click.pass_context
 def conflicts(context: click.Context, everywhere: bool, watch: bool, as_json: bool) -> None:
     """Show which agents change what others change too, before anything is committed.
 
-    Compares the worktrees of all agents of the repository around the current directory, two and two
+    Compares the worktrees of all agents of the repository around the current directory, in pairs
     and with their base branches. Exits with 7 if git cannot merge some of it. With --watch and
     --json, each report is one line.
     """

@@ -42,7 +42,7 @@ since_option = click.option(
 def diff(
     agent: str, paths: tuple[str, ...], turn: str | None, since: "ReviewSince | None", **how: Any
 ) -> None:
-    """Show what AGENT changed since it started: committed, uncommitted and new files.
+    """Show all changes since AGENT started as one patch: committed, uncommitted and new files.
 
     The patch can be piped into `git apply`. PATH limits it to files and directories. An agent that
     shares its directory with others is compared by the checkpoints of its turns.

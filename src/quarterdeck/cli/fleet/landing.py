@@ -49,7 +49,7 @@ def _landing_options(command: "Callable[..., Any]") -> "Callable[..., Any]":
             click.option(
                 "--method",
                 type=click.Choice(["merge", "squash", "rebase"]),
-                help="How; default: the setting landing.method.",
+                help="How to land; default: the setting landing.method.",
             ),
             click.option(
                 "--into", metavar="BRANCH", help="Branch; default: the one it started from."
@@ -70,7 +70,7 @@ def _landing_options(command: "Callable[..., Any]") -> "Callable[..., Any]":
             click.option("--check", metavar="CMD", help="Command that must succeed on the result."),
             click.option("--no-check", is_flag=True, help="Run no check."),
             click.option("--keep-worktree", is_flag=True, help="Keep the agent's worktree."),
-            click.option("--now", is_flag=True, help="Also while a turn of the agent runs."),
+            click.option("--now", is_flag=True, help="Land even while a turn of the agent runs."),
         )
     ):
         command = option(command)
@@ -111,7 +111,7 @@ def _make_options(given: dict[str, Any]) -> "LandingOptions":
 @click.option("--remote", metavar="NAME", help="Remote for --pr; default: origin.")
 @as_json_option
 def merge(agent: str, **given: Any) -> None:
-    """Land the work of AGENT on a branch: the one that it started from, or --into.
+    """Land the work of one AGENT on a branch: the one that it started from, or --into.
 
     Committed and uncommitted files of its worktree are landed; its files stay as they are. If
     something conflicts or fails, nothing is changed.
@@ -198,13 +198,13 @@ def _open_pull_request(agent: str, options: "LandingOptions", given: dict[str, A
 @click.command(epilog="Exit codes: 0 all landed, 6 something was not landed.")
 @click.argument("agents", nargs=-1)
 @_landing_options
-@click.option("--batch", is_flag=True, help="Check all together; search if that fails.")
+@click.option("--batch", is_flag=True, help="Check all together first; bisect if that fails.")
 @click.option("--no-wait", is_flag=True, help="Print the queue's id and return.")
 @click.option("--list", "is_list", is_flag=True, help="List the queues.")
 @click.option("--cancel", metavar="ID", help="Cancel a queue; what has landed stays.")
 @as_json_option
 def land(agents: tuple[str, ...], **given: Any) -> None:
-    """Land AGENTS one after the other, each after its check.
+    """Land the work of several AGENTS in a queue, each after its check.
 
     Work that conflicts or fails the check goes back to its agent as a prompt (setting
     landing.on_failure); the others are landed.

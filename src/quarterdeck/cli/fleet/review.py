@@ -59,7 +59,7 @@ Examples:
 @click.option("--drop", multiple=True, metavar="ID", help="Delete a comment.")
 @click.option("--resolve", multiple=True, metavar="ID", help="Resolve a comment.")
 @click.option("--resolve-changed", is_flag=True, help="Resolve sent comments on changed lines.")
-@click.option("--reopen", multiple=True, metavar="ID", help="Take up a resolved comment again.")
+@click.option("--reopen", multiple=True, metavar="ID", help="Reopen a resolved comment.")
 @click.option("--send", is_flag=True, help="Send the open comments to the agent as one prompt.")
 @click.option("--note", default="", metavar="TEXT", help="What --send says first.")
 @click.option("--all", "everything", is_flag=True, help="Also show resolved comments.")

@@ -271,7 +271,7 @@ class TerminalConsole:
         """Be attached; 0, or the code for the signal that ended it.
 
         Raises:
-            NoSuchTerminal, LinkError: there is no such terminal, or the host went away.
+            NoSuchFleetTerminalError, LinkError: there is no such terminal, or the host went away.
         """
         with self._signals(), RawKeyInput(0).listening() as keys:
             await _write(ENTER)

@@ -54,7 +54,7 @@ def turns(agent: str | None, as_json: bool) -> None:
 @click.option("--stat", is_flag=True, help="Only list the files.")
 @as_json_option
 def changes(agent: str | None, turn: str | None, stat: bool, as_json: bool) -> None:
-    """Show what the turns of AGENT did to files.
+    """Show what the turns of AGENT did to files, without undone turns.
 
     AGENT is a name or a session; without one, the newest session in this directory. Undone turns
     are included only if named.

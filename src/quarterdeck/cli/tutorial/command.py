@@ -38,7 +38,10 @@ StepEnd: TypeAlias = Literal["done", "again", "quit"]
 @click.command()
 @click.option("--list", "is_list", is_flag=True, help="List the steps and how far you are.")
 @click.option(
-    "--step", type=click.IntRange(1, len(STEPS)), metavar="N", help="Start at step N; 1: anew."
+    "--step",
+    type=click.IntRange(1, len(STEPS)),
+    metavar="N",
+    help="Start at step N; 1 starts over.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Run all steps without asking, and check them.")
 @click.option("--end", is_flag=True, help="Forget how far you are; remove what was left behind.")

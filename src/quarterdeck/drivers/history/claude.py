@@ -16,14 +16,12 @@ from msgspec.structs import replace
 
 from quarterdeck.wire.content import ContentBlock, ImageContent, text
 from quarterdeck.wire.events import (
-    CompactionChanged,
     Event,
     NoticePosted,
     SessionChanged,
     ToolCallEnded,
     ToolCallStarted,
 )
-from quarterdeck.wire.ids import CompactionId
 
 from ..foreign_json import as_list, as_map, as_text
 from ..pipe.claude.events import ClaudeTranslator
@@ -294,7 +292,6 @@ class _Reading:
         """Calls that began sub-agents and are open, with what they asked for."""
         self._chains: dict[str, str] = {}
         """The call that each entry of a sub-agent belongs to."""
-        self._compactions = 0
         self._boundary = False
         self._tip = ""
         """The last entry of the conversation itself."""
@@ -452,12 +449,7 @@ class _Reading:
 
     def _compacted(self, summary: str | None, time: int | None) -> Iterator[HistoryEvent]:
         self._boundary = False
-        self._compactions += 1
-        name = CompactionId(f"cmp_{self._compactions}")
-        begun = CompactionChanged(compaction=name, status="in_progress")
-        done = CompactionChanged(compaction=name, status="completed", summary=summary)
-        for event in (begun, done):
-            yield from self._turns.outside(event, time)
+        yield from self._turns.compact(summary, time)
 
 
 def _content(blocks: Iterable[Mapping[str, Any]], words: str) -> Iterator[ContentBlock]:

@@ -6,7 +6,6 @@ from typing import Any
 
 from quarterdeck.wire.content import ContentBlock, ImageContent, text
 from quarterdeck.wire.events import (
-    CompactionChanged,
     Event,
     NoticePosted,
     SessionChanged,
@@ -14,7 +13,7 @@ from quarterdeck.wire.events import (
     ToolCallStarted,
     UsageReported,
 )
-from quarterdeck.wire.ids import CompactionId, ToolCallId
+from quarterdeck.wire.ids import ToolCallId
 from quarterdeck.wire.tool_calls import ToolCallLocation
 from quarterdeck.wire.usage import ContextUsage, TokenUsage
 
@@ -96,7 +95,6 @@ class CodexItemReader:
         self._is_asked = True
         """Whether a person asked for this turn; the answer of another may be a summary."""
         self._unasked: tuple[str, int | None] | None = None
-        self._compactions = 0
 
     def entry(self, entry: Mapping[str, Any]) -> Iterator[HistoryEvent]:
         """The events of a line."""
@@ -236,12 +234,7 @@ class CodexItemReader:
         if self._unasked is not None and self._unasked[0] in summary:
             self._unasked = None
         yield from self._answered()
-        self._compactions += 1
-        name = CompactionId(f"cmp_{self._compactions}")
-        begun = CompactionChanged(compaction=name, status="in_progress")
-        done = CompactionChanged(compaction=name, status="completed", summary=summary or None)
-        for event in (begun, done):
-            yield from self._turns.outside(event, time)
+        yield from self._turns.compact(summary or None, time)
 
 
 def _content(item: Mapping[str, Any]) -> Iterator[ContentBlock]:

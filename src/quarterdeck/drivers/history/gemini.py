@@ -11,13 +11,12 @@ from typing import Any
 
 from quarterdeck.wire.content import ContentBlock, ImageContent, text
 from quarterdeck.wire.events import (
-    CompactionChanged,
     NoticePosted,
     SessionChanged,
     ToolCallEnded,
     ToolCallStarted,
 )
-from quarterdeck.wire.ids import CompactionId, ToolCallId
+from quarterdeck.wire.ids import ToolCallId
 from quarterdeck.wire.tool_calls import Diff, ToolCallContent, ToolCallEnd, ToolCallLocation
 from quarterdeck.wire.usage import TokenUsage
 
@@ -91,7 +90,6 @@ class GeminiMessageReader:
         self._growing: Mapping[str, Any] | None = None
         """The last message; it may be written again with more in it."""
         self._model = ""
-        self._compactions = 0
 
     def entry(self, entry: Mapping[str, Any]) -> Iterator[HistoryEvent]:
         """The events of a line of the newer form."""
@@ -154,7 +152,7 @@ class GeminiMessageReader:
                 yield from self._turns.tell(_answered(answer), time)
         first = as_text(parts[0].get("text")).lstrip() if parts else ""
         if first.startswith(_SNAPSHOT):
-            yield from self._compacted(first, time)
+            yield from self._turns.compact(first, time)
         elif (content := list(_content(parts))) and not first.startswith(_CONTEXT):
             yield from self._turns.prompt(content, time, as_text(one.get("id")))
 
@@ -177,14 +175,6 @@ class GeminiMessageReader:
                 yield from self._turns.tell(event, parse_time(call.get("timestamp")) or time)
         if tokens := as_map(one.get("tokens")):
             self._turns.spend(_usage(tokens))
-
-    def _compacted(self, summary: str, time: int | None) -> Iterator[HistoryEvent]:
-        self._compactions += 1
-        name = CompactionId(f"cmp_{self._compactions}")
-        begun = CompactionChanged(compaction=name, status="in_progress")
-        done = CompactionChanged(compaction=name, status="completed", summary=summary)
-        for event in (begun, done):
-            yield from self._turns.outside(event, time)
 
 
 def _thought(data: Mapping[str, Any]) -> str:

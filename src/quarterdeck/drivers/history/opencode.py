@@ -16,8 +16,7 @@ from typing import Any, Protocol, cast
 from msgspec.structs import replace
 
 from quarterdeck.wire.content import ContentBlock, ImageContent, ResourceLink, text
-from quarterdeck.wire.events import CompactionChanged, NoticePosted, SessionChanged
-from quarterdeck.wire.ids import CompactionId
+from quarterdeck.wire.events import NoticePosted, SessionChanged
 
 from ..foreign_json import as_list, as_map, as_text, message, thought
 from ..opencode_messages import amount_of, call_ended, call_id, call_started, error_text, tokens_of
@@ -398,7 +397,6 @@ class _Reading:
         self._tally = tally
         self._store = store
         self._model = ""
-        self._compactions = 0
 
     def session(
         self, session: str, parent: str | None = None, depth: int = 0
@@ -477,13 +475,7 @@ class _Reading:
 
     def _compacted(self, parts: "list[OpencodeEntry]", time: int | None) -> Iterator[HistoryEvent]:
         texts = (as_text(one.data.get("text")) for one in parts if one.data.get("type") == "text")
-        self._compactions += 1
-        name = CompactionId(f"cmp_{self._compactions}")
-        summary = "\n".join(texts) or None
-        begun = CompactionChanged(compaction=name, status="in_progress")
-        done = CompactionChanged(compaction=name, status="completed", summary=summary)
-        for event in (begun, done):
-            yield from self._turns.outside(event, time)
+        yield from self._turns.compact("\n".join(texts) or None, time)
 
     def _failed(self, error: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         if not error:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from quarterdeck.wire.content import ContentBlock, ImageContent, text
-from quarterdeck.wire.events import CompactionChanged, NoticePosted, SessionChanged
-from quarterdeck.wire.ids import CompactionId
+from quarterdeck.wire.events import NoticePosted, SessionChanged
 from quarterdeck.wire.tool_calls import ToolCallEnd
 from quarterdeck.wire.usage import TokenUsage
 
@@ -124,7 +123,6 @@ class _Reading:
         self._tally = tally
         self._last = ""
         self._model = ""
-        self._compactions = 0
 
     def entry(self, entry: Mapping[str, Any]) -> Iterator[HistoryEvent]:
         time = parse_time(entry.get("timestamp")) or None
@@ -192,13 +190,7 @@ class _Reading:
             yield from self._turns.outside(SessionChanged(title=title), time)
         if entry.get("subtype") != "chat_compression":
             return  # snapshots and telemetry
-        self._compactions += 1
-        name = CompactionId(f"cmp_{self._compactions}")
-        for event in (
-            CompactionChanged(compaction=name, status="in_progress"),
-            CompactionChanged(compaction=name, status="completed"),
-        ):
-            yield from self._turns.outside(event, time)
+        yield from self._turns.compact(None, time)
 
 
 def _content(entry: Mapping[str, Any]) -> Iterator[ContentBlock]:

@@ -35,6 +35,7 @@ from ..foreign_json import (
     output_content,
     rate_limit,
     read_lines,
+    read_pi_usage,
     thought,
     tool_kind,
 )
@@ -114,7 +115,7 @@ class PiReader:
         if data.get("role") != "assistant":
             return
         usage = as_map(data.get("usage"))
-        self._usage = self._usage + _usage(usage)
+        self._usage = self._usage + read_pi_usage(usage)
         total = as_map(usage.get("cost")).get("total")
         self._cost += total if isinstance(total, int | float) else 0.0
         self._stop = as_text(data.get("stopReason"))
@@ -179,17 +180,6 @@ def _call(kind: str, value: Mapping[str, Any]) -> Event:
 def _output(result: object) -> str:
     blocks = map(as_map, as_list(as_map(result).get("content")))
     return "\n".join(text for block in blocks if (text := as_text(block.get("text"))))
-
-
-def _usage(data: Mapping[str, Any]) -> TokenUsage:
-    cached, written = as_number(data.get("cacheRead")), as_number(data.get("cacheWrite"))
-    return TokenUsage(
-        input=as_number(data.get("input")) + cached + written,
-        output=as_number(data.get("output")),
-        cached=cached,
-        cache_written=written,
-        thought=as_number(data.get("reasoning")),
-    )
 
 
 async def rewind_pi(child: AgentProcess, turns: int, prompts: Sequence[str]) -> str:

@@ -289,7 +289,7 @@ class TerminalWatcher:
         """Wait for a reading; None if it did not come in time.
 
         Raises:
-            LinkBrokenError, Ended: the program has left.
+            LinkBrokenError, LinkEndedError: the program has left.
         """
         deadline = time.monotonic() + within
         while True:

@@ -161,7 +161,7 @@ async def run_host(
 
 
 class _Stopping:
-    """The wish to stop, and why; the first one counts."""
+    """The request to stop, and why; the first one counts."""
 
     def __init__(self) -> None:
         self._why = ""

@@ -66,7 +66,7 @@ class FleetServer:
 
         Raises:
             UnusablePlaceError: the socket's directory is not ours alone.
-            Busy: another process listens there.
+            LinkBusyError: another process listens there.
             LinkBrokenError: the operating system refuses the path.
         """
         await asyncio.to_thread(make_socket_directory, path)

@@ -23,7 +23,7 @@ from quarterdeck.system.git.repository import (
 )
 from quarterdeck.system.git.worktree import list_worktrees
 
-from .tree_change import GITLINK, TreeChange, diff_trees, list_filtered, measure_blobs
+from .tree_change import GITLINK, TreeChange, diff_trees, list_filtered, measure_blobs, read_mode
 
 __all__ = ["BranchCheckout", "find_checkouts", "find_obstacle", "list_changed", "name_some"]
 
@@ -197,7 +197,7 @@ def _file_above(
     if parent not in known:
         found = _file_above(top, parent, old, known)
         if found is None and parent not in old:
-            mode = _mode(top + b"/" + parent)
+            mode = read_mode(top + b"/" + parent)
             found = parent if mode is not None and not stat.S_ISDIR(mode) else None
         known[parent] = found
     return known[parent]
@@ -205,7 +205,7 @@ def _file_above(
 
 def _inside(top: bytes, path: bytes, old: set[bytes]) -> Iterator[bytes]:
     """What is untracked at a path, or below it if it is a directory."""
-    mode = _mode(top + b"/" + path)
+    mode = read_mode(top + b"/" + path)
     if mode is None:
         return
     if not stat.S_ISDIR(mode):
@@ -219,13 +219,6 @@ def _inside(top: bytes, path: bytes, old: set[bytes]) -> Iterator[bytes]:
             if inner not in old:
                 yield inner
                 return  # one is reason enough
-
-
-def _mode(path: bytes) -> int | None:
-    try:
-        return os.lstat(path).st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def name_some(paths: Sequence[bytes]) -> str:

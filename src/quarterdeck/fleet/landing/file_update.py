@@ -23,7 +23,7 @@ from quarterdeck.system.git.repository import GitRepository, copy_whole
 from quarterdeck.wire.clock import read_wall_seconds
 
 from ..errors import LandingRefusedError
-from .tree_change import GITLINK, TreeChange, diff_trees
+from .tree_change import GITLINK, TreeChange, diff_trees, read_mode
 
 __all__ = ["IndexLock", "restore_files", "write_files"]
 
@@ -223,7 +223,7 @@ class _Restore:
     def _is_as_before(self, change: TreeChange, not_old: set[bytes]) -> bool:
         if not change.is_added:
             return change.path not in not_old
-        mode = _mode(self._top + b"/" + change.path)
+        mode = read_mode(self._top + b"/" + change.path)
         return mode is None or stat.S_ISDIR(mode)
 
     def _list_differing(self, name: str, commit: str) -> set[bytes]:
@@ -245,7 +245,7 @@ class _Restore:
         """Whether everything above it is a directory, or nothing yet."""
         parts = path.split(b"/")[:-1]
         for count in range(1, len(parts) + 1):
-            mode = _mode(b"/".join((self._top, *parts[:count])))
+            mode = read_mode(b"/".join((self._top, *parts[:count])))
             if mode is None:
                 return True
             if not stat.S_ISDIR(mode):
@@ -255,7 +255,7 @@ class _Restore:
     def _is_ours(self, change: TreeChange, is_not_new: bool) -> bool:
         """Whether what is there was written by the landing, in whole or in part."""
         path = self._top + b"/" + change.path
-        mode = _mode(path)
+        mode = read_mode(path)
         if mode is None:
             return True  # git removes a file before it writes it again
         if stat.S_ISDIR(mode) or change.is_removed:
@@ -294,10 +294,3 @@ class _Restore:
 def _without_returns(data: bytes) -> bytes:
     """With line ends as in the repository; a file that was cut may end within one."""
     return data.removesuffix(b"\r").replace(b"\r\n", b"\n")
-
-
-def _mode(path: bytes) -> int | None:
-    try:
-        return os.lstat(path).st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        return None

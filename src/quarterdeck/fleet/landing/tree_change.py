@@ -1,5 +1,6 @@
 """What differs between two trees: exactly for programs, counted for people. Everything blocks."""
 
+import os
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
@@ -14,6 +15,7 @@ __all__ = [
     "diff_trees",
     "list_filtered",
     "measure_blobs",
+    "read_mode",
 ]
 
 GITLINK = "160000"
@@ -114,3 +116,11 @@ def measure_blobs(repository: GitRepository, blobs: Iterable[str]) -> int:
     words = ("cat-file", "--batch-check=%(objectsize)")
     sizes = repository.ask(words, given=given, seconds=_SECONDS).data.split(b"\n")
     return sum(int(size) for size in sizes if size.isdigit())
+
+
+def read_mode(path: bytes) -> int | None:
+    """The mode of a path on disk, not of what a link names; None: there is nothing."""
+    try:
+        return os.lstat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None

@@ -97,7 +97,7 @@ def check_agent_limits(
 
 
 def narrow_options(request: SpawnOptions, parent: SessionSpawned, mode: str | None) -> SpawnOptions:
-    """The wish of an agent for a child, with what it takes over from its parent.
+    """The options of an agent for a child, with what it takes over from its parent.
 
     ``parent`` is how the asking agent was started, ``mode`` its permission mode now. Looks at the
     disk, where links lead.

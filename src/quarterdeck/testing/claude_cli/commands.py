@@ -71,7 +71,10 @@ class CommandContext(Protocol):
 
 
 def run_line(program: CommandContext, line: str) -> None:
-    """Do what one line says; one that is no command is echoed. Raises TurnAbortedError, Failed."""
+    """Do what one line says; one that is no command is echoed.
+
+    Raises TurnAbortedError, FakeClaudeFailedError.
+    """
     output = program.output
     if output.interrupted.is_set():
         raise TurnAbortedError

@@ -79,7 +79,7 @@ async def run_prompt(output: FakeTurnOutput, prompt: str) -> None:
     """Do what each line says; one that is no command is echoed.
 
     Raises:
-        Failed: the prompt makes the model fail.
+        FakeServerFailedError: the prompt makes the model fail.
     """
     lines = prompt.split("\n")
     while lines:

@@ -304,7 +304,8 @@ class AcpConnection:
             MalformedAnswerError: It answered with something else than a result of this method.
             UnstableMethodError: The method is not stable and the router does not allow that.
             ValueError: The method is one that this side answers, not asks.
-            TimeoutError, LinkClosedError, Ended, LinkBrokenError, Busy: As ``Peer.request`` says.
+            TimeoutError, LinkClosedError, LinkEndedError, LinkBrokenError, LinkBusyError: As
+                ``Peer.request`` says.
         """
         self._check(method)
         raw = await self.peer.request(method.name, params, timeout=timeout)
@@ -320,7 +321,7 @@ class AcpConnection:
 
         Raises:
             UnstableMethodError, ValueError: As for ``call``.
-            LinkClosedError, Ended, LinkBrokenError: The link is over.
+            LinkClosedError, LinkEndedError, LinkBrokenError: The link is over.
         """
         self._check(notification)
         body: Any = params

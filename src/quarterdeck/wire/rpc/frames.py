@@ -187,7 +187,7 @@ def identify(line: bytes) -> tuple[RequestId, bool]:
     For JSON that is no object the id is None.
 
     Raises:
-        DecodeError, UnicodeDecodeError, RecursionError: the line is no JSON at all.
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the line is no JSON at all.
     """
     msgspec.json.decode(line, type=Raw)
     try:
@@ -360,7 +360,7 @@ class PendingRequests:
         """Take the next id.
 
         Raises:
-            Busy: as many requests as the limit allows already wait.
+            LinkBusyError: as many requests as the limit allows already wait.
         """
         if len(self._futures) >= self._limit:
             raise LinkBusyError(

@@ -46,7 +46,8 @@ class RpcLimits:
     """Requests of the peer that may run at once; further ones are answered with an error."""
 
     max_pending: int = 4096
-    """Requests of ours that may wait for an answer at once; a further one raises ``Busy``."""
+    """Requests of ours that may wait for an answer at once; a further one raises
+    ``LinkBusyError``."""
 
     high_water_bytes: int = 64 * 1024
     """Unsent bytes above which ``notify`` and answers wait for the peer to read."""

@@ -424,10 +424,10 @@ class Peer:
         Raises:
             RpcError: the peer answered with an error.
             TimeoutError: no answer in time.
-            LinkClosedError, Ended, LinkBrokenError: the link is over, or was before the answer
-                came.
-            Busy: too many requests wait, or this is called from a notification handler of the
-                same peer, where the answer could never be read.
+            LinkClosedError, LinkEndedError, LinkBrokenError: the link is over, or was before the
+                answer came.
+            LinkBusyError: too many requests wait, or this is called from a notification handler of
+                the same peer, where the answer could never be read.
             FrameTooLargeError, TypeError: the params cannot be sent.
         """
         if self._ending is not None:
@@ -457,7 +457,7 @@ class Peer:
         while it waits, the notification is sent all the same.
 
         Raises:
-            LinkClosedError, Ended, LinkBrokenError: the link is over.
+            LinkClosedError, LinkEndedError, LinkBrokenError: the link is over.
             FrameTooLargeError, TypeError: the params cannot be sent.
         """
         ending = self._ending

@@ -445,7 +445,7 @@ async def serve_unix(
     is logged and the others go on. At the end every task is cancelled and the path is removed.
 
     Raises:
-        Busy: another process listens there.
+        LinkBusyError: another process listens there.
         LinkBrokenError: the operating system refuses the path.
     """
     from pathlib import Path  # late: an agent on a pipe starts without it

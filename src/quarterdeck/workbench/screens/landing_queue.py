@@ -78,7 +78,7 @@ def describe_queue(info: LandingQueueInfo) -> str:
 
 
 class LandingQueueScreen(ModalScreen[None]):
-    """Lands agents in the order that is given; who closes it is told the end all the same.
+    """Lands agents in the order that is given; whoever closes it still sees how it ended.
 
     Args:
         fleet: lands.

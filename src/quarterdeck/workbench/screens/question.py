@@ -153,7 +153,7 @@ def _list(kind: dict[str, Any], key: str) -> list[Any]:
 
 
 class FormCheckbox(Checkbox):
-    """On is a cross, off is nothing; told without colour."""
+    """On is a cross, off is nothing; the state shows without colour."""
 
     def render(self) -> Content:
         """Draw the box as it is now."""
@@ -161,7 +161,7 @@ class FormCheckbox(Checkbox):
 
 
 class FormRadioButton(RadioButton):
-    """On is a dot, off is nothing; told without colour."""
+    """On is a dot, off is nothing; the state shows without colour."""
 
     def render(self) -> Content:
         """Draw the button as it is now."""

@@ -6,7 +6,7 @@ import asyncio
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args
 
 import msgspec
 from textual import on
@@ -17,8 +17,10 @@ from textual.screen import ModalScreen
 from textual.widgets import Checkbox, Input, Label, TextArea
 
 from quarterdeck.fleet.api import SpawnOptions
+from quarterdeck.policy.modes import MODES
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.session_options import SessionLimits, SessionOptions
+from quarterdeck.wire.settings import Effort
 from quarterdeck.wire.worktrees import WorktreeOptions
 
 from ..sanitize import sanitize_line, sanitize_text
@@ -103,8 +105,7 @@ def _put(given: dict[str, Any], name: str, value: str) -> None:
         raise OptionTextError(f"options: there is no {name!r}; there are {known}")
 
 
-MODES = ("ask", "read-only", "accept-edits", "plan", "full-auto", "deny-all")
-EFFORTS = ("off", "low", "medium", "high")
+EFFORTS: tuple[str, ...] = get_args(Effort)
 _NEW, _NONE = "new", "none"
 _MOST_BRANCHES = 200
 _SETTLE = 0.3

@@ -66,7 +66,7 @@ class CodexRequestHandler:
 
         Raises:
             MethodNotFoundError: we serve no such thing, and say so.
-            CancelledError: the request was answered elsewhere.
+            asyncio.CancelledError: the request was answered elsewhere.
         """
         answer = self._answers.get(method)
         if answer is None:

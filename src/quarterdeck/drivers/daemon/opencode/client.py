@@ -122,7 +122,7 @@ class OpencodeClient:
         """Send a request and return the JSON of its answer; None for an empty one.
 
         Raises:
-            Refused: a status that is no success.
+            OpencodeStatusError: a status that is no success.
             OpencodeAnswerError: the answer is no JSON.
             HttpError: the server does not answer, or not in time, or not in HTTP.
         """
@@ -144,7 +144,7 @@ class OpencodeClient:
         """The data of each event of a stream, until it ends; the first may wait for ``silence``.
 
         Raises:
-            Refused: a status that is no success.
+            OpencodeStatusError: a status that is no success.
             HttpError: the server does not answer, or sent no byte for ``silence`` seconds.
         """
         connection = await HttpConnection.open(self._origin, _CONNECT)
