@@ -90,6 +90,9 @@ def _connected(path: Path, parameters: str) -> Generator[sqlite3.Connection]:
         # Says at once whether it can be read.
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         yield connection
+    except UnicodeDecodeError as error:
+        # The message of SQLite quotes a schema that is no text.
+        raise sqlite3.DatabaseError("the schema is damaged") from error
     finally:
         connection.close()
 

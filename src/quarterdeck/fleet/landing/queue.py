@@ -37,6 +37,8 @@ __all__ = ["LandingQueues"]
 _log = logging.getLogger(__name__)
 _KEPT = 20
 """Queues that ended and are still shown."""
+_SHORTEST = 4
+"""Characters at the end of an id that name a queue, at the least."""
 _UNDER_WAY: tuple[LandingState, ...] = ("waiting", "merging", "checking")
 
 
@@ -130,8 +132,9 @@ class LandingQueues:
                 await run.end("interrupted", "the host ended before it was landed")
 
     def _find(self, queue: str) -> "_QueueRun":
-        found = [run for id_, run in self._known.items() if id_ == queue or id_.endswith(queue)]
-        if len(found) != 1 or not queue:
+        is_end = len(queue) >= _SHORTEST
+        found = [run for id_, run in self._known.items() if is_end and id_.endswith(queue)]
+        if len(found) != 1:
             raise NoSuchLandingError(queue)
         return found[0]
 
