@@ -322,7 +322,7 @@ def test_a_database_whose_schema_is_no_text_is_unreadable(tmp_path: Path):
     with closing(sqlite3.connect(path)) as database:
         database.execute("CREATE TABLE session (id TEXT)")
         database.execute("PRAGMA writable_schema = ON")
-        database.execute("UPDATE sqlite_master SET sql = CAST(x'80FF' AS TEXT)")
+        database.execute("UPDATE sqlite_master SET name = CAST(x'80FF' AS TEXT), sql = 'x'")
         database.commit()
     with pytest.raises(HistoryUnreadableError), open_database(path):
         pass
