@@ -6,7 +6,6 @@ by its title alone. A doubt is asked about, and deny rules see all that was foun
 """
 
 import posixpath
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
@@ -14,6 +13,7 @@ from typing import Any, Literal, cast
 from quarterdeck.wire.tool_calls import ToolKind
 
 from .call import Access, Call, McpTool, PathUse, path_use
+from .shell.command_line import render_argv
 from .shell.parser import MAX_LENGTH
 
 __all__ = ["UNSEEN", "CallContext", "bare_name", "call_from_tool"]
@@ -276,7 +276,7 @@ def _read_command(value: Any, found: _Findings) -> None:
         found.command = value
     elif _is_texts(value) and value:
         # A list is an argument vector: no shell splits it, so each word is quoted.
-        found.command = shlex.join(cast("list[str]", value))
+        found.command = render_argv(cast("list[str]", value))
     else:
         found.doubts.append("its command is not text")
 
