@@ -100,6 +100,19 @@ def test_conflicts_are_listed_by_file(run: Run, spawn):
     assert "bob was asked to fix it" in handed.stdout
 
 
+def test_the_name_of_a_file_is_one_line(run: Run, spawn):
+    odd = "x\n  forged.txt  +1 -0\x1b[2J"
+    (spawn("ann") / odd).write_text("ann\n")
+    (spawn("bob") / odd).write_text("bob\n")
+    shown = run("merge", "ann", "--dry-run", "--into", "topic").stdout
+    assert '  "x\\n  forged.txt  +1 -0\\033[2J"  +1 -0\n' in shown, shown
+    assert "\n  forged" not in shown.partition("\n\n")[0] and "\x1b" not in shown
+    assert run("merge", "ann", "--into", "topic").returncode == 0
+    for more in ((), ("--dry-run",)):
+        failed = run("merge", "bob", "--into", "topic", *more).stdout
+        assert 'conflict: "x\\n  forged.txt  +1 -0\\033[2J" (' in failed, failed
+
+
 def test_a_queue_is_waited_for_and_listed(run: Run, spawn, project: Path):
     spawn("ann", ann_txt="ann\n")
     spawn("bob", bob_txt="bad\n")
