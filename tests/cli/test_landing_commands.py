@@ -142,8 +142,18 @@ def test_a_pull_request_is_pushed_and_opened(
     spawn("ann", new_txt="new\n")
     shown = run("merge", "ann", "--pr", "--dry-run")
     assert "to quarterdeck/ann, for main" in shown.stdout and "`new.txt` +1" in shown.stdout
+    hook = project / ".git" / "hooks" / "pre-push"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\n: > {tmp_path}/hook-ran\n")
+    hook.chmod(0o755)
+    refused = run("merge", "ann", "--pr", PATH=f"{place}:{environ['PATH']}")
+    assert refused.returncode == 1 and "not trusted" in refused.stderr
+    assert f"quarterdeck config trust {project}" in refused.stderr
+    assert not (tmp_path / "hook-ran").exists()
+    assert run("config", "trust", str(project)).returncode == 0
     done = run("merge", "ann", "--pr", PATH=f"{place}:{environ['PATH']}")
     assert (done.returncode, done.stdout) == (0, "https://example.org/pull/7\n"), done.stderr
+    assert (tmp_path / "hook-ran").exists()
     pushed = tip_of(tmp_path / "remote.git", "quarterdeck/ann")
     assert git(project, "cat-file", "blob", f"{pushed}:new.txt") == "new\n"
     assert tip_of(project, "main") != pushed

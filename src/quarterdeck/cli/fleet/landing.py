@@ -181,6 +181,8 @@ def _edit_message(preview: "LandingPreview") -> str:
 def _open_pull_request(agent: str, options: "LandingOptions", given: dict[str, Any]) -> None:
     import asyncio
 
+    from quarterdeck.config.places import Places
+    from quarterdeck.config.trust import TrustStore
     from quarterdeck.fleet.landing.pull_request import open_pull_request
 
     draft = with_fleet(lambda fleet: fleet.draft_pull_request(agent, options))
@@ -191,7 +193,8 @@ def _open_pull_request(agent: str, options: "LandingOptions", given: dict[str, A
             echo(f"would push {draft.commit[:10]} to {draft.branch}, for {draft.base}")
             echo(f"\n{draft.title}\n\n{draft.body}")
         return
-    opened = asyncio.run(open_pull_request(draft, remote=given["remote"]))
+    trust = TrustStore(Places.find().trust_file)
+    opened = asyncio.run(open_pull_request(draft, trust, remote=given["remote"]))
     if given["as_json"]:
         echo_json(opened)
     else:
