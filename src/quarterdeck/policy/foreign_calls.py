@@ -244,6 +244,8 @@ def _read_execution(key: str, value: Any, found: _Findings) -> None:
     if key in _COMMAND_FIELDS:
         _read_command(value, found)
     elif key in _CWD_FIELDS and isinstance(value, str):
+        if found.cwd not in (None, value):
+            found.doubts.append("it names two directories to run in")
         found.cwd = value
     elif key == UNSEEN:
         found.doubts.append(f"the command is not known for certain: {value}")
@@ -273,12 +275,18 @@ def _is_texts(value: Any) -> bool:
 
 def _read_command(value: Any, found: _Findings) -> None:
     if isinstance(value, str):
-        found.command = value
+        line = value
     elif _is_texts(value) and value:
         # A list is an argument vector: no shell splits it, so each word is quoted.
-        found.command = render_argv(cast("list[str]", value))
+        line = render_argv(cast("list[str]", value))
     else:
         found.doubts.append("its command is not text")
+        return
+    if found.command not in (None, line):
+        # Which of them the tool runs is not known; deny rules see both.
+        found.doubts.append("it names two commands")
+        line = f"{found.command}\n{line}"
+    found.command = line
 
 
 def _complete(kind: ToolKind, found: _Findings, locations: Sequence[str], title: str) -> None:
