@@ -166,3 +166,18 @@ def test_a_command_that_is_given_twice_alike_is_one():
     }
     call = call_from_tool("bash", "execute", raw, around=AROUND)
     assert isinstance(decide(call, "ask", [parse_rule("allow bash(ls:*)")]), Allow)
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        ("link/../.env", "Ask"),
+        ("/home/dev/app/link/../.env", "Ask"),
+        ("src/..", "Ask"),
+        ("../app/a", "Allow"),
+        ("a..b/c", "Allow"),
+    ],
+)
+def test_where_a_path_goes_back_from_a_directory_is_not_certain(path: str, wanted: str):
+    call = call_from_tool("edit", "edit", {"path": path}, around=AROUND)
+    assert type(decide(call, "ask", [parse_rule("allow edit(**)")])).__name__ == wanted

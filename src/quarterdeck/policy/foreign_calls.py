@@ -8,6 +8,7 @@ by its title alone. A doubt is asked about, and deny rules see all that was foun
 import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Literal, cast
 
 from quarterdeck.wire.tool_calls import ToolKind
@@ -326,6 +327,8 @@ def _filled(call: Call, found: _Findings, locations: Sequence[str]) -> Call:
         named.extend(locations)
     call = replace(call, cwd=cwd)
     uses = dict.fromkeys(_use(path, access, call) for path in named)
+    going_back = [path for path in (*named, found.cwd or "") if _goes_back(path)]
+    found.doubts.extend(f"where {path!r} leads is not certain" for path in going_back)
     doubts = tuple(dict.fromkeys(found.doubts))
     return replace(
         call,
@@ -336,6 +339,12 @@ def _filled(call: Call, found: _Findings, locations: Sequence[str]) -> Call:
         doubts=doubts,
         is_partial=found.is_partial,
     )
+
+
+def _goes_back(path: str) -> bool:
+    """Say whether ``..`` follows a name: from a symlink, programs go back to different places."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    return any(part == ".." and before != ".." for before, part in pairwise(parts))
 
 
 def _below_patterns(found: _Findings) -> list[str]:

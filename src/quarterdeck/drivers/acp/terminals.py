@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from quarterdeck.config.places import Places
 from quarterdeck.policy.modes import Containment, SandboxState
 from quarterdeck.policy.shell.command_line import render_argv
@@ -31,7 +33,7 @@ from quarterdeck.wire.rpc.errors import INVALID_PARAMS, INVALID_REQUEST
 from quarterdeck.wire.tasks import BackgroundTasks
 
 from ..link import LinkHost, ServedCall
-from .files import path_error_text
+from .files import path_error_text, plain_path
 
 if TYPE_CHECKING:
     from quarterdeck.system.sandbox import SandboxedTerminals
@@ -141,6 +143,8 @@ class ServedTerminals:
         """
         if len(self._open) >= _MOST:
             raise RpcError(INVALID_REQUEST, f"{_MOST} terminals are open; release one first")
+        if request.cwd:
+            request = replace(request, cwd=plain_path(request.cwd))
         line = _line(request)
         where = {"cwd": request.cwd} if request.cwd else {}
         call = ServedCall(
