@@ -100,6 +100,19 @@ def test_conflicts_are_listed_by_file(run: Run, spawn):
     assert "bob was asked to fix it" in handed.stdout
 
 
+def test_the_name_of_a_file_is_one_line(run: Run, spawn):
+    odd = "x\n  forged.txt  +1 -0\x1b[2J"
+    (spawn("ann") / odd).write_text("ann\n")
+    (spawn("bob") / odd).write_text("bob\n")
+    shown = run("merge", "ann", "--dry-run", "--into", "topic").stdout
+    assert '  "x\\n  forged.txt  +1 -0\\033[2J"  +1 -0\n' in shown, shown
+    assert "\n  forged" not in shown.partition("\n\n")[0] and "\x1b" not in shown
+    assert run("merge", "ann", "--into", "topic").returncode == 0
+    for more in ((), ("--dry-run",)):
+        failed = run("merge", "bob", "--into", "topic", *more).stdout
+        assert 'conflict: "x\\n  forged.txt  +1 -0\\033[2J" (' in failed, failed
+
+
 def test_a_queue_is_waited_for_and_listed(run: Run, spawn, project: Path):
     spawn("ann", ann_txt="ann\n")
     spawn("bob", bob_txt="bad\n")
@@ -129,8 +142,18 @@ def test_a_pull_request_is_pushed_and_opened(
     spawn("ann", new_txt="new\n")
     shown = run("merge", "ann", "--pr", "--dry-run")
     assert "to quarterdeck/ann, for main" in shown.stdout and "`new.txt` +1" in shown.stdout
+    hook = project / ".git" / "hooks" / "pre-push"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\n: > {tmp_path}/hook-ran\n")
+    hook.chmod(0o755)
+    refused = run("merge", "ann", "--pr", PATH=f"{place}:{environ['PATH']}")
+    assert refused.returncode == 1 and "not trusted" in refused.stderr
+    assert f"quarterdeck config trust {project}" in refused.stderr
+    assert not (tmp_path / "hook-ran").exists()
+    assert run("config", "trust", str(project)).returncode == 0
     done = run("merge", "ann", "--pr", PATH=f"{place}:{environ['PATH']}")
     assert (done.returncode, done.stdout) == (0, "https://example.org/pull/7\n"), done.stderr
+    assert (tmp_path / "hook-ran").exists()
     pushed = tip_of(tmp_path / "remote.git", "quarterdeck/ann")
     assert git(project, "cat-file", "blob", f"{pushed}:new.txt") == "new\n"
     assert tip_of(project, "main") != pushed

@@ -413,3 +413,9 @@ async def test_a_turn_ends_at_its_limit_of_time(opened):
     async with opened(limits=SessionLimits(seconds=0.3)) as driven:
         ended = await driven.say("wait 600")
         assert (ended.stop, ended.reason) == ("max_turn_requests", "it took 0.3 s")
+
+
+async def test_a_fork_of_no_session_is_refused_by_name(opened: Any):
+    with pytest.raises(UnsupportedError, match="'fork' without 'resume'"):
+        async with opened(fork=True):
+            pass

@@ -133,6 +133,13 @@ def _check_options(session: LinkSession, link: AgentLink) -> None:
     Raises:
         UnsupportedError: one cannot; the message names all of them.
     """
+    if session.opening.options.fork and session.opening.options.resume is None:
+        raise UnsupportedError(
+            session.agent,
+            link.transport,
+            "accept the option 'fork' without 'resume'",
+            "Name the session to fork.",
+        )
     supported = ROUTED_OPTIONS | link.supported_options
     if refused := find_unsupported(session.opening.options, supported):
         names = ", ".join(map(repr, refused))

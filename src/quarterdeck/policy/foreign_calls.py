@@ -6,14 +6,15 @@ by its title alone. A doubt is asked about, and deny rules see all that was foun
 """
 
 import posixpath
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Literal, cast
 
 from quarterdeck.wire.tool_calls import ToolKind
 
 from .call import Access, Call, McpTool, PathUse, path_use
+from .shell.command_line import render_argv
 from .shell.parser import MAX_LENGTH
 
 __all__ = ["UNSEEN", "CallContext", "bare_name", "call_from_tool"]
@@ -244,6 +245,8 @@ def _read_execution(key: str, value: Any, found: _Findings) -> None:
     if key in _COMMAND_FIELDS:
         _read_command(value, found)
     elif key in _CWD_FIELDS and isinstance(value, str):
+        if found.cwd not in (None, value):
+            found.doubts.append("it names two directories to run in")
         found.cwd = value
     elif key == UNSEEN:
         found.doubts.append(f"the command is not known for certain: {value}")
@@ -273,12 +276,18 @@ def _is_texts(value: Any) -> bool:
 
 def _read_command(value: Any, found: _Findings) -> None:
     if isinstance(value, str):
-        found.command = value
+        line = value
     elif _is_texts(value) and value:
         # A list is an argument vector: no shell splits it, so each word is quoted.
-        found.command = shlex.join(cast("list[str]", value))
+        line = render_argv(cast("list[str]", value))
     else:
         found.doubts.append("its command is not text")
+        return
+    if found.command not in (None, line):
+        # Which of them the tool runs is not known; deny rules see both.
+        found.doubts.append("it names two commands")
+        line = f"{found.command}\n{line}"
+    found.command = line
 
 
 def _complete(kind: ToolKind, found: _Findings, locations: Sequence[str], title: str) -> None:
@@ -318,6 +327,8 @@ def _filled(call: Call, found: _Findings, locations: Sequence[str]) -> Call:
         named.extend(locations)
     call = replace(call, cwd=cwd)
     uses = dict.fromkeys(_use(path, access, call) for path in named)
+    going_back = [path for path in (*named, found.cwd or "") if _goes_back(path)]
+    found.doubts.extend(f"where {path!r} leads is not certain" for path in going_back)
     doubts = tuple(dict.fromkeys(found.doubts))
     return replace(
         call,
@@ -328,6 +339,12 @@ def _filled(call: Call, found: _Findings, locations: Sequence[str]) -> Call:
         doubts=doubts,
         is_partial=found.is_partial,
     )
+
+
+def _goes_back(path: str) -> bool:
+    """Say whether ``..`` follows a name: from a symlink, programs go back to different places."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    return any(part == ".." and before != ".." for before, part in pairwise(parts))
 
 
 def _below_patterns(found: _Findings) -> list[str]:

@@ -11,10 +11,11 @@ from ..command_io import as_json_option, echo_json, with_fleet
 from ..output import echo, is_terminal, table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from quarterdeck.fleet.client import HostClient
     from quarterdeck.fleet.landing.api import (
+        LandingConflict,
         LandingEntry,
         LandingOptions,
         LandingPreview,
@@ -164,7 +165,9 @@ def _ask_for_checkout(preview: "LandingPreview") -> bool:
 
 
 def _edit_message(preview: "LandingPreview") -> str:
-    files = "\n".join(f"# {one.path}" for one in preview.files[:_MOST_FILES])
+    from quarterdeck.fleet.review.patch import quote_path
+
+    files = "\n".join(f"# {quote_path(one.path)}" for one in preview.files[:_MOST_FILES])
     head = f"# Everything below is ignored. Lands on {preview.target.branch}:\n{files}\n"
     edited = click.edit(f"{preview.message}\n{_SCISSORS}\n{head}")
     if edited is None:
@@ -178,6 +181,8 @@ def _edit_message(preview: "LandingPreview") -> str:
 def _open_pull_request(agent: str, options: "LandingOptions", given: dict[str, Any]) -> None:
     import asyncio
 
+    from quarterdeck.config.places import Places
+    from quarterdeck.config.trust import TrustStore
     from quarterdeck.fleet.landing.pull_request import open_pull_request
 
     draft = with_fleet(lambda fleet: fleet.draft_pull_request(agent, options))
@@ -188,7 +193,8 @@ def _open_pull_request(agent: str, options: "LandingOptions", given: dict[str, A
             echo(f"would push {draft.commit[:10]} to {draft.branch}, for {draft.base}")
             echo(f"\n{draft.title}\n\n{draft.body}")
         return
-    opened = asyncio.run(open_pull_request(draft, remote=given["remote"]))
+    trust = TrustStore(Places.find().trust_file)
+    opened = asyncio.run(open_pull_request(draft, trust, remote=given["remote"]))
     if given["as_json"]:
         echo_json(opened)
     else:
@@ -258,8 +264,7 @@ def _show_preview(preview: "LandingPreview", as_json: bool) -> None:
     _show_files(preview)
     if preview.uncommitted:
         echo(f"{count_noun(preview.uncommitted, 'file')} not committed by the agent")
-    for conflict in preview.conflicts:
-        echo(f"conflict: {conflict.path} ({conflict.kind})")
+    _show_conflicts(preview.conflicts)
     if target.checkout is not None:
         state = target.problem or "clean; --checkout updates it"
         echo(f"{target.branch} is checked out in {target.checkout}: {state}")
@@ -271,11 +276,20 @@ def _show_preview(preview: "LandingPreview", as_json: bool) -> None:
     echo(f"\n{preview.message}", nl=False)
 
 
+def _show_conflicts(conflicts: "Iterable[LandingConflict]") -> None:
+    from quarterdeck.fleet.review.patch import quote_path
+
+    for conflict in conflicts:
+        echo(f"conflict: {quote_path(conflict.path)} ({conflict.kind})")
+
+
 def _show_files(preview: "LandingPreview") -> None:
+    from quarterdeck.fleet.review.patch import quote_path
+
     for one in preview.files[:_MOST_FILES]:
-        moved = f"  (was {one.old_path})" if one.old_path else ""
+        moved = f"  (was {quote_path(one.old_path)})" if one.old_path else ""
         lines = f"+{one.added} -{one.removed}" if one.added is not None else "binary"
-        echo(f"  {one.path}  {lines}{moved}")
+        echo(f"  {quote_path(one.path)}  {lines}{moved}")
     if preview.counts.files > _MOST_FILES:
         echo(f"  and {preview.counts.files - _MOST_FILES} more")
 
@@ -300,8 +314,7 @@ def _show_result(result: "LandingResult") -> None:
 
 
 def _show_failure(result: "LandingResult") -> None:
-    for conflict in result.conflicts:
-        echo(f"conflict: {conflict.path} ({conflict.kind})")
+    _show_conflicts(result.conflicts)
     for line in result.output.splitlines()[-_SHOWN_OUTPUT:]:
         echo(f"  {line}")
     if result.handed_to is not None:

@@ -44,9 +44,10 @@ _GOAL_CODES: dict[GoalEnd, int] = {
 }
 
 
-def goal_code(how: GoalEnd) -> int:
-    """The code for how a goal ended."""
-    return _GOAL_CODES[how]
+def goal_code(how: GoalEnd, *, was_denied: bool) -> int:
+    """The code for how a goal ended; one that was not reached may have lacked a refused call."""
+    code = _GOAL_CODES[how]
+    return DENIED if was_denied and code != OK else code
 
 
 def exit_code(

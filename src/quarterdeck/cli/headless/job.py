@@ -103,9 +103,10 @@ async def _pursue(
     ended = pursued.turn or TurnEnded(stop="end_turn")
     result = replace(_result(session, session.model.name, ended), goal=pursued)
     output.end(result)
+    was_denied = result.refused > 0
     if pursued.ended is not None:
-        return goal_code(pursued.ended.how)
-    return exit_code(ended, was_denied=False)
+        return goal_code(pursued.ended.how, was_denied=was_denied)
+    return exit_code(ended, was_denied=was_denied, was_interrupted=interrupts.happened)
 
 
 async def _talk(

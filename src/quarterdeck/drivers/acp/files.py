@@ -1,6 +1,9 @@
 """The agent's files through us: inside the session's roots, and decided like calls of our own."""
 
+import posixpath
 from pathlib import PurePath
+
+from msgspec.structs import replace
 
 from quarterdeck.system.api import Files
 from quarterdeck.system.errors import (
@@ -17,7 +20,7 @@ from quarterdeck.wire.tool_calls import Diff
 
 from ..link import LinkHost, ServedCall
 
-__all__ = ["ServedFiles", "path_error_text"]
+__all__ = ["ServedFiles", "path_error_text", "plain_path"]
 
 _LARGEST = 16 * 1024 * 1024
 """Bytes of a file that one answer may hold; escaped as JSON they still fit into a message."""
@@ -41,6 +44,7 @@ class ServedFiles:
             RpcError: it is not there (-32002), outside of the roots, no text, too large.
             NotPermittedError: it may not be read.
         """
+        request = replace(request, path=plain_path(request.path))
         await self._expect_inside(request.path)
         call = ServedCall(
             name="read",
@@ -57,6 +61,7 @@ class ServedFiles:
             RpcError: it is outside of the roots.
             NotPermittedError: it may not be written.
         """
+        request = replace(request, path=plain_path(request.path))
         await self._expect_inside(request.path)
         call = ServedCall(
             name="write",
@@ -112,6 +117,16 @@ class ServedFiles:
         if lines.is_cut or (lines.next is not None and lines.count < wanted):
             raise _too_large(request.path)
         return lines.data
+
+
+def plain_path(path: str) -> str:
+    """The path in a form in which policy and the system mean the same place by it.
+
+    ``..`` is resolved by text, where the kernel would go back from the target of a symlink, and
+    ``~`` stays an ordinary name.
+    """
+    plain = posixpath.normpath(path) if path else path
+    return f"./{plain}" if plain.startswith("~") else plain
 
 
 def path_error_text(error: PathError) -> RpcError:

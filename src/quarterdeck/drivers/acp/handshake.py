@@ -234,8 +234,6 @@ def choose_open_method(
     if opening.options.system_prompt is not None and session.system_prompt is None and not by_words:
         raise UnsupportedError(launch.agent, "acp", "accept a system_prompt")
     if opening.options.resume is None:
-        if opening.options.fork:
-            raise UnsupportedError(launch.agent, "acp", "fork without a session to resume")
         return AcpOpenMethod(acp.SESSION_NEW.name)
     if opening.options.fork:
         if session.fork is None:

@@ -2,17 +2,22 @@
 ``glab``, with the person's settings and credentials.
 
 Nothing here runs unless a person asks for it, and it runs in the person's own process, not in the
-host. No program inside the repository is used.
+host. No program inside the repository is used, but git runs what the repository's own settings
+name, such as hooks and ``core.sshCommand``: so the project must be trusted.
 """
 
 import asyncio
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from msgspec import Struct
 
+from quarterdeck.config.trust import TrustStore
+from quarterdeck.config.workspace import find_workspace
 from quarterdeck.system.api import CommandSpec, EndingDeadlines
 from quarterdeck.system.environment import find_own_program
 from quarterdeck.system.output import OutputRing, Utf8Decoder
@@ -45,13 +50,20 @@ class OpenedPullRequest(Struct, frozen=True, kw_only=True):
 
 
 async def open_pull_request(
-    draft: PullRequestDraft, *, remote: str | None = None, seconds: float = _SECONDS
+    draft: PullRequestDraft,
+    trust: TrustStore,
+    *,
+    remote: str | None = None,
+    seconds: float = _SECONDS,
 ) -> OpenedPullRequest:
     """Push a branch and open a pull request for it.
 
     Raises:
-        PullRequestError: a program is missing or failed, or the remote is not clear.
+        PullRequestError: the project is not trusted, a program is missing or failed, or the remote
+            is not clear.
+        UnusableTrustError, NewerVersionError: the list of trusted directories cannot be read.
     """
+    await asyncio.to_thread(_check_trust, Path(draft.repository), trust)
     tools = _Tools(draft.repository, seconds)
     remote = await tools.choose_remote(remote)
     url = (await tools.git("remote", "get-url", remote)).strip()
@@ -65,6 +77,16 @@ async def open_pull_request(
         branch=draft.branch,
         program=name,
     )
+
+
+def _check_trust(repository: Path, trust: TrustStore) -> None:
+    project = find_workspace(repository).project
+    if not trust.is_trusted(project):
+        raise PullRequestError(
+            f"{str(project)!r} is not trusted, and your own git runs the hooks and programs that "
+            "its settings name; look at them, then trust it with `quarterdeck config trust "
+            f"{shlex.quote(str(project))}`"
+        )
 
 
 def _words(name: str, draft: PullRequestDraft) -> tuple[str, ...]:

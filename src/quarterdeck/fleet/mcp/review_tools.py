@@ -5,6 +5,7 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
+from quarterdeck.agent.checkpoints.file_state import path_line
 from quarterdeck.agent.tools.tool import Arguments
 from quarterdeck.wire.terminal_text import count_noun, escape_to_line
 
@@ -134,9 +135,9 @@ def _format_page(page: FilePatch) -> list[str]:
 
 def _describe(file: ChangedFile) -> str:
     facts = [file.kind, f"+{file.added} -{file.removed}"]
-    facts += [f"from {file.old_path}"] if file.old_path is not None else []
+    facts += [f"from {path_line(file.old_path)}"] if file.old_path is not None else []
     facts += [f"shared with {', '.join(file.shared_with)}"] if file.shared_with else []
-    return f"=== {file.path} ({', '.join(facts)})"
+    return f"=== {path_line(file.path)} ({', '.join(facts)})"
 
 
 def _result(

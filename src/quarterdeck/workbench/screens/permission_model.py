@@ -3,7 +3,6 @@ most four choices. Pure: it reads no disk and draws nothing.
 """
 
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -144,7 +143,9 @@ def _line_of(words: list[Any]) -> str:
     texts = [str(word) for word in words]
     if len(texts) == 3 and _SHELL.fullmatch(texts[0]) and texts[1] in ("-c", "-lc"):
         return texts[2]
-    return shlex.join(texts)
+    from quarterdeck.policy.shell.command_line import render_argv
+
+    return render_argv(texts)
 
 
 def _is_patch(text: str) -> bool:
