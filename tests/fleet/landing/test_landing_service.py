@@ -146,6 +146,46 @@ async def test_uncommitted_work_is_committed_on_the_agents_branch_by_a_merge(yar
     assert (await yard.land("ann", method="merge")).state == "unchanged"
 
 
+@pytest.mark.parametrize("method", ["squash", "merge", "rebase"])
+async def test_a_worktree_that_the_person_made_is_landed_and_not_committed_in(
+    yard: Yard, method: str
+):
+    mine = yard.folder / "mine"
+    await in_thread(git, yard.project, "worktree", "add", "-q", "-b", "mine", str(mine), "main")
+    wanted = WorktreeOptions(path=str(mine))
+    await yard.fleet.spawn(new_agent(yard.project, name="ann", prompt="say done", worktree=wanted))
+    await yard.fleet.wait(["ann"], timeout=SOON)
+    (mine / "a.txt").write_text("a\nB\nc\n")
+    (mine / "new.txt").write_text("new\n")
+    await yard.fleet.close("ann")
+    before = await in_thread(state_of, mine)
+    tip = await in_thread(tip_of, yard.project, "mine")
+    result = await yard.land("ann", into="main", method=method)
+    assert (result.state, result.note) == ("landed", "")
+    assert await in_thread(yard.read, "new.txt") == "new\n"
+    assert await in_thread(tip_of, yard.project, "mine") == tip
+    assert await in_thread(state_of, mine) == before
+    assert (await yard.land("ann", into="main", method=method)).state == "unchanged"
+    (mine / "a.txt").write_text("a\nC\nc\n")
+    assert (await yard.land("ann", into="main", method=method)).state == "landed"
+    assert await in_thread(yard.read, "a.txt") == "a\nC\nc\n"
+    assert await in_thread(tip_of, yard.project, "mine") == tip
+
+
+async def test_nothing_is_committed_under_another_agent_that_is_live_in_the_worktree(yard: Yard):
+    top = await yard.spawn("ann", {"new.txt": "new\n"})
+    value = (await yard.fleet.agent("ann")).worktree
+    assert value is not None
+    other = await yard.fleet.spawn(new_agent(top, name="bob", prompt="say done"))
+    await yard.assign(other.session, value)
+    await yard.fleet.wait(["bob"], timeout=SOON)
+    await yard.fleet.close("ann")
+    tip = await in_thread(tip_of, yard.project, "quarterdeck/ann")
+    result = await yard.land("ann")
+    assert (result.state, result.note) == ("landed", "")
+    assert await in_thread(tip_of, yard.project, "quarterdeck/ann") == tip
+
+
 async def test_a_running_turn_is_not_landed_unless_asked_for(yard: Yard):
     await yard.spawn("ann", {"new.txt": "new\n"}, prompt="wait")
     refused = await yard.land("ann")
@@ -387,7 +427,6 @@ async def spawn_with_worktree(yard: Yard, name: str) -> Path:
 
 
 async def test_what_a_live_agent_had_not_committed_counts_as_kept_once_it_has_landed(yard: Yard):
-    (yard.folder / "home" / "config.toml").write_text("[worktrees]\nkeep_days = 0\n")
     tops = {name: await spawn_with_worktree(yard, name) for name in ("same", "more", "half")}
     for name, top in tops.items():
         (top / f"{name}.txt").write_text("new\n")
@@ -398,6 +437,7 @@ async def test_what_a_live_agent_had_not_committed_counts_as_kept_once_it_has_la
     (tops["half"] / "b.txt").write_text("staged, and nowhere else\n")
     await in_thread(git, tops["half"], "add", "b.txt")
     (tops["half"] / "b.txt").write_text("b\n")
+    (yard.folder / "home" / "config.toml").write_text("[worktrees]\nkeep_days = 0\n")
     assert [one.name for one in await yard.fleet.prune_worktrees()] == ["same"]
     assert not await in_thread(tops["same"].exists)
     assert "quarterdeck/same" not in await in_thread(git, yard.project, "branch")

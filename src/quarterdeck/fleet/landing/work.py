@@ -50,6 +50,8 @@ class AgentWork(Struct, frozen=True, kw_only=True):
     """All its files, committed, uncommitted and untracked; its objects are in the repository."""
     start: str | None = None
     """The tree with changes of the person that were carried along, if there were some."""
+    is_adopted: bool = False
+    """The person made the worktree: its branch and index are not moved."""
 
     @property
     def is_dirty(self) -> bool:
@@ -81,6 +83,7 @@ def record_work(worktree: Worktree, directory: Path) -> AgentWork:
         branch=branch,
         tree=tree,
         start=worktree.start,
+        is_adopted=worktree.is_adopted,
     )
     _expect_unfiltered(work)
     return work

@@ -218,10 +218,14 @@ class LandingWorker:
     ) -> LandingPlan:
         """Let the branch of an agent that has ended have all of its work, after a squash too.
 
-        A live agent would not know of the commit. Raises GitError.
+        A live agent in the worktree would not know of the commit, and a worktree that the person
+        made is theirs to commit in. Raises GitError.
         """
+        work = landing.work
+        if plan.rest is not None or not work.is_dirty or work.is_adopted:
+            return plan
         entry = self.context.current.get(landing.session)
-        if plan.rest is not None or not landing.work.is_dirty or entry.is_started:
+        if any(one.is_started for one in self._find_sharers(entry)):
             return plan
         data = message.encode("utf-8", "replace")
         rest = await asyncio.to_thread(write_rest, landing.work, data, landing.identity)
@@ -426,14 +430,15 @@ class LandingWorker:
 
     def _find_workers(self, entry: AgentEntry) -> list[str]:
         """Agents whose turn runs in the same worktree."""
+        return [repr(one.name) for one in self._find_sharers(entry) if is_at_work(one)]
+
+    def _find_sharers(self, entry: AgentEntry) -> list[AgentEntry]:
+        """The agents of the same worktree, this one too."""
         if entry.worktree is None:
             return []
         path = entry.worktree.path
-        return [
-            repr(one.name)
-            for one in self.context.current.all()
-            if one.worktree is not None and one.worktree.path == path and is_at_work(one)
-        ]
+        everyone = self.context.current.all()
+        return [one for one in everyone if one.worktree is not None and one.worktree.path == path]
 
 
 def _expect_worktree(entry: AgentEntry) -> Worktree:
