@@ -89,6 +89,17 @@ def test_a_merge_is_shown_refused_and_made(run: Run, spawn, project: Path):
     assert (again.returncode, again.stdout) == (0, "main has all of the work of ann already\n")
 
 
+def test_a_repository_within_a_worktree_is_not_passed_over(run: Run, spawn):
+    git(spawn("ann"), "init", "-q", "in2")
+    words = "in2 is a repository within the worktree"
+    assert f"note: {words}" in run("diff", "ann", "--stat").stderr
+    assert f"note: {words}" in run("review", "ann").stderr
+    assert words in run("merge", "ann", "--dry-run").stdout
+    assert words in run("merge", "ann", "--checkout").stdout
+    table = run("worktrees").stdout
+    assert "repository within: in2" in table and "clean" not in table
+
+
 def test_conflicts_are_listed_by_file(run: Run, spawn):
     spawn("ann", a_txt="ann\n")
     spawn("bob", a_txt="bob\n")

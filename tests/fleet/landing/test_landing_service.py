@@ -240,6 +240,25 @@ async def test_a_checkout_is_updated_only_if_it_is_asked_for_and_clean(yard: Yar
     assert await in_thread(git, yard.project, "status", "--porcelain") == ""
 
 
+async def test_repositories_within_are_named_as_not_landed(yard: Yard):
+    top = await yard.spawn("ann", {})
+    await in_thread(new_repository, top / "born", {"x.txt": "x\n"})
+    await in_thread(new_repository, top / "deep" / "unborn")
+    (top / "deep" / "unborn" / "y.txt").write_text("y\n")
+    words = "born, deep/unborn are repositories within the worktree"
+    changes = await yard.fleet.changes("ann")
+    assert changes.files == () and [note[: len(words)] for note in changes.notes] == [words]
+    preview = await yard.fleet.preview_landing("ann", LandingOptions())
+    assert preview.is_empty and preview.note.startswith(words)
+    unchanged = await yard.land("ann")
+    assert unchanged.state == "unchanged" and unchanged.note.startswith(words)
+    (top / "a.txt").write_text("A\n")
+    landed = await yard.land("ann")
+    assert landed.state == "landed" and landed.note.startswith(words)
+    (listed,) = await yard.fleet.worktrees()
+    assert sorted(listed.repositories) == ["born", "deep/unborn"]
+
+
 async def test_a_preview_changes_nothing(yard: Yard):
     await yard.spawn("ann", {"new.txt": "new\n", "a.txt": "a\nB\nc\n"})
     refs = await in_thread(git, yard.project, "for-each-ref")

@@ -253,6 +253,8 @@ def _show_preview(preview: "LandingPreview", as_json: bool) -> None:
     target = preview.target
     if preview.is_empty:
         echo(f"{target.branch} has all of the work of {preview.name} already")
+        if preview.note:
+            echo(preview.note)
         return
     echo(f"{preview.name} would be landed on {target.branch} by {preview.method}:")
     _show_files(preview)
@@ -295,7 +297,7 @@ def _show_result(result: "LandingResult") -> None:
         case _:
             echo(f"quarterdeck: {result.name} was not landed: {result.reason}", err=True)
             _show_failure(result)
-    if result.note and result.state != "unchanged":
+    if result.note:
         echo(result.note)
 
 

@@ -15,6 +15,7 @@ from quarterdeck.wire.worktrees import Worktree
 
 from ..errors import AgentNotReadyError, LandingRefusedError
 from ..worktrees.management import WorktreeManagement
+from ..worktrees.snapshots import note_repositories
 from .api import (
     LandingOptions,
     LandingPreview,
@@ -122,7 +123,7 @@ class LandingService:
             uncommitted=await asyncio.to_thread(lambda: landing.uncommitted),
             check=request.check,
             problem=problem,
-            note=await asyncio.to_thread(_note_old_git, landing),
+            note=await asyncio.to_thread(_note, landing),
         )
 
     async def land(self, agent: str, options: LandingOptions) -> LandingResult:
@@ -197,11 +198,13 @@ def _find_main_checkout(landing: PreparedLanding) -> str:
     return top if name == ".git" else landing.repository.top
 
 
-def _note_old_git(landing: PreparedLanding) -> str:
-    if has_merge_tree(landing.repository):
-        return ""
-    version = ".".join(map(str, git_version(landing.repository)))
-    return f"git {version} is older than 2.38: renamed files are not followed"
+def _note(landing: PreparedLanding) -> str:
+    """What a person must know before."""
+    notes = [note_repositories(landing.work.repositories)]
+    if not has_merge_tree(landing.repository):
+        version = ".".join(map(str, git_version(landing.repository)))
+        notes.append(f"git {version} is older than 2.38: renamed files are not followed")
+    return "; ".join(filter(None, notes))
 
 
 class WorktreeRelease:

@@ -27,6 +27,7 @@ from quarterdeck.wire.worktrees import ChangeCounts, LandingMethod, Worktree
 from ..agent_entry import AgentEntry
 from ..errors import LandingRefusedError
 from ..live_index import LiveIndex, LogWriter
+from ..worktrees.snapshots import note_repositories
 from .api import (
     LandingOptions,
     LandingResult,
@@ -201,7 +202,7 @@ class LandingWorker:
         if plan.conflicts:
             return await self.fail_with_conflicts(result, landing, plan, options)
         if plan.is_empty:
-            return replace(result, note="the branch has all of the work already")
+            return replace(result, note=note_repositories(landing.work.repositories))
         plan = await self.commit_rest(landing, plan, request.message)
         if landing.checkout is not None:
             await self.expect_checkout(landing, plan, options)
@@ -264,11 +265,11 @@ class LandingWorker:
                 counts=counts,
             ),
         )
-        notes: list[str] = []
+        notes = [note] if (note := note_repositories(landing.work.repositories)) else []
         if plan.rest is not None and landing.work.branch is not None:
             branch = landing.work.branch.removeprefix("refs/heads/")
             notes.append(f"uncommitted files were committed on {branch} as {plan.rest[:10]}")
-            notice = NoticePosted(title=f"Landing: {notes[0]}.")
+            notice = NoticePosted(title=f"Landing: {notes[-1]}.")
             await self.context.notes.note(result.session, notice)
         if (released := await self._release(result.session, landing, plan, options)) is not None:
             notes.append(released)

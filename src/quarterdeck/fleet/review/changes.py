@@ -33,7 +33,7 @@ from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.worktrees import Worktree
 
 from ..agent_entry import AgentEntry
-from ..worktrees.snapshots import WorktreeSnapshot, WorktreeSnapshots
+from ..worktrees.snapshots import WorktreeSnapshot, WorktreeSnapshots, note_repositories
 from .acceptance import look_at
 from .api import ReviewSince
 from .comparison import Comparison, FileDifference, file_id_of, parse_content
@@ -128,6 +128,7 @@ class ChangeReader:
             new=snapshot.tree,
             root=os.fsencode(repository.top),
             against=against,
+            notes=(note,) if (note := note_repositories(snapshot.repositories)) else (),
             repository=repository,
             is_normalized=True,
         )

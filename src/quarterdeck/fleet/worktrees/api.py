@@ -28,6 +28,8 @@ class WorktreeInfo(Struct, frozen=True, kw_only=True):
     ahead: int = 0
     behind: int = 0
     is_dirty: bool = False
+    repositories: tuple[str, ...] = ()
+    """Repositories within that are not covered: their files are neither shown nor landed."""
     size: int | None = None
     """Bytes on disk; None: not measured."""
     last_active: int = 0

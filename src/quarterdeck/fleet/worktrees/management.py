@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from quarterdeck.agent.checkpoints.file_state import path_line
 from quarterdeck.config.schema import WorktreeSettings
 from quarterdeck.system.errors import GitError
 from quarterdeck.system.git.references import resolve_commit
@@ -161,6 +162,7 @@ def describe_worktree(
         ahead=ahead,
         behind=behind,
         is_dirty=content.is_dirty,
+        repositories=tuple(path_line(one.rstrip(b"/")) for one in content.repositories),
         size=measure_directory(worktree.path) if measure else None,
     )
 
