@@ -144,15 +144,16 @@ async def test_a_base_that_is_no_commit_is_refused_by_name(fleet, project, name)
 @pytest.mark.parametrize(
     ("name", "made"),
     [
-        ("../../out", "-.-out"),
-        ("-x", "-x"),
+        ("../../out", "out"),
+        ("-x", None),
+        ("--force", None),
         ("a..b", "a.b"),
         ("refs/heads/main", "refs-heads-main"),
         ("x.lock", "x"),
         ("a\nb", "a-b"),
-        ("☃ 雪", "--雪"),
+        ("☃ 雪", "雪"),
         ("...", "worktree"),
-        ("@{-1}", "---1-"),
+        ("@{-1}", "1-"),
         ("HEAD", "HEAD"),
         ("n" * 300, None),
     ],
@@ -411,6 +412,20 @@ async def test_several_agents_share_one_on_request(fleet, project):
     await fleet.close("one")
     with pytest.raises(AgentNotReadyError, match="live"):
         await fleet.remove_worktree("one")
+
+
+async def test_who_joins_a_worktree_by_its_name_is_told_and_cannot_say_how_it_is_made(
+    fleet, project
+):
+    one = await spawn(fleet, project, "one")
+    for more in ({"base": "main"}, {"carry": True}):
+        with pytest.raises(InvalidOptionsError, match="'one' exists already"):
+            await spawn(fleet, project, "two", name="one", **more)
+    two = await spawn(fleet, project, "two", name="one")
+    assert two.worktree == one.worktree
+    (notice,) = await of_kind(fleet, "two", NoticePosted)
+    assert notice.title == "Joined the worktree 'one', which exists already."
+    assert await of_kind(fleet, "one", NoticePosted) == []
 
 
 async def test_a_copy_of_an_agent_gets_a_copy_of_its_worktree(fleet, project):
