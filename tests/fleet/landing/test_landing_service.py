@@ -468,6 +468,19 @@ async def test_what_a_live_agent_had_not_committed_counts_as_kept_once_it_has_la
     assert [one.name for one in await yard.fleet.prune_worktrees()] == ["more"]
 
 
+async def test_a_worktree_is_listed_as_landed_while_its_agent_is_live(yard: Yard):
+    top = await spawn_with_worktree(yard, "ann")
+    (top / "new.txt").write_text("new\n")
+    (listed,) = await yard.fleet.worktrees()
+    assert (listed.is_dirty, listed.is_landed) == (True, False)
+    assert (await yard.land("ann", into="main")).state == "landed"
+    (listed,) = await yard.fleet.worktrees()
+    assert (listed.is_dirty, listed.is_landed) == (True, True)
+    (top / "new.txt").write_text("newer\n")
+    (listed,) = await yard.fleet.worktrees()
+    assert (listed.is_dirty, listed.is_landed) == (True, False)
+
+
 async def test_what_has_landed_is_not_kept_any_more_when_its_branch_went_back(yard: Yard):
     (yard.folder / "home" / "config.toml").write_text("[worktrees]\nkeep_days = 0\n")
     top = await spawn_with_worktree(yard, "ann")

@@ -393,8 +393,11 @@ async def test_a_worktree_of_the_person_is_adopted_and_never_removed(fleet, proj
     assert (info.worktree.branch, info.worktree.base_ref) == ("feature", "main")
     assert info.worktree.start is not None and info.cwd == str(tmp_path / "mine")
     await fleet.archive("docs")
-    with pytest.raises(WorktreeError, match="never removed"):
-        await fleet.remove_worktree("docs")
+    for name in ("docs", "mine", str(tmp_path / "mine")):
+        with pytest.raises(WorktreeError, match=r"you made .*git worktree remove"):
+            await fleet.remove_worktree(name)
+        with pytest.raises(WorktreeError, match=r"you made .*git worktree remove"):
+            await fleet.discard_worktree(name)
     assert await fleet.prune_worktrees() == []
     assert (tmp_path / "mine" / "wip.txt").exists()
     with pytest.raises(InvalidOptionsError, match="main checkout"):

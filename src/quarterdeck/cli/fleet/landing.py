@@ -252,11 +252,12 @@ def _show_preview(preview: "LandingPreview", as_json: bool) -> None:
         return
     target = preview.target
     if preview.is_empty:
-        echo(f"{target.branch} has all of the work of {preview.name} already")
-        if preview.note:
-            echo(preview.note)
+        note = f"\n{preview.note}" if preview.note else ""
+        echo(f"{target.branch} has all of the work of {preview.name} already{note}")
         return
-    echo(f"{preview.name} would be landed on {target.branch} by {preview.method}:")
+    landed = f"be landed on {target.branch} by {preview.method}"
+    would = f"conflict with {target.branch}" if preview.conflicts else landed
+    echo(f"{preview.name} would {would}:")
     _show_files(preview)
     if preview.uncommitted:
         echo(f"{count_noun(preview.uncommitted, 'file')} not committed by the agent")

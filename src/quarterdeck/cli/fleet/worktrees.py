@@ -182,6 +182,8 @@ def _row(one: "WorktreeInfo", now: int) -> tuple[str, ...]:
 
 
 def _state(one: "WorktreeInfo") -> str:
+    if one.is_landed:
+        return "landed"
     state = "uncommitted work" if one.is_dirty else "clean"
     if not one.repositories:
         return state

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from quarterdeck.wire.worktrees import ChangeCounts, LandingMethod, Worktree
 from ..agent_entry import AgentEntry
 from ..errors import LandingRefusedError
 from ..live_index import LiveIndex, LogWriter
-from ..worktrees.snapshots import note_repositories
+from ..worktrees.snapshots import describe_gone, note_repositories
 from .api import (
     LandingOptions,
     LandingResult,
@@ -401,6 +402,8 @@ class LandingWorker:
         """What was asked for, complete. Raises LandingRefusedError, NoSuchAgentError."""
         entry = await self.context.current.find(agent)
         worktree = _expect_worktree(entry)
+        if not await asyncio.to_thread(os.path.isdir, worktree.path):
+            raise LandingRefusedError(describe_gone(worktree.path, entry.name))
         settings = await asyncio.to_thread(self.context.load_settings, worktree.repository)
         trailers = [parse_trailer(one, entry.session) for one in options.trailers]
         message = options.message

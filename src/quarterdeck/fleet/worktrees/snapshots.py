@@ -15,7 +15,7 @@ from quarterdeck.system.git.tree_snapshot import TreeRecorder
 from quarterdeck.system.git.worktree import open_worktree
 from quarterdeck.wire.worktrees import Worktree
 
-__all__ = ["WorktreeSnapshot", "WorktreeSnapshots", "note_repositories"]
+__all__ = ["WorktreeSnapshot", "WorktreeSnapshots", "describe_gone", "note_repositories"]
 
 _MOST_NAMED = 5
 
@@ -31,6 +31,14 @@ class WorktreeSnapshot(Struct, frozen=True, kw_only=True):
     """The directory with the objects that the repository does not have; an alternate of it."""
     repositories: tuple[bytes, ...] = ()
     """Repositories within, of which the tree has nothing."""
+
+
+def describe_gone(path: str, agent: str) -> str:
+    """What to say of an agent whose worktree is not there any more."""
+    return (
+        f"the worktree {path!r} of {agent!r} is gone; `quarterdeck worktrees recreate {agent}` "
+        "makes it again from its branch"
+    )
 
 
 def note_repositories(names: Sequence[bytes]) -> str:
