@@ -404,6 +404,26 @@ async def test_a_worktree_of_the_person_is_adopted_and_never_removed(fleet, proj
         await spawn(fleet, project, "x", path=str(project))
 
 
+async def test_what_was_discarded_is_kept_for_the_days_of_the_trash(fleet, project, tmp_path):
+    for name, days in (("kept", 1), ("gone", 0)):
+        await settings(project, tmp_path / "home", f"trash_days = {days}")
+        await spawn(fleet, project, name)
+        await fleet.close(name)
+        await fleet.discard_worktree(name)
+    found = {one.name: one for one in await fleet.trash()}
+    assert found["kept"].expires - found["kept"].discarded == 24 * 3600 * 1_000_000
+    assert found["gone"].expires == found["gone"].discarded
+    await fleet.prune_worktrees(dry_run=True)
+    assert len(await fleet.trash()) == 2
+    await fleet.prune_worktrees()
+    assert [one.name for one in await fleet.trash()] == ["kept"]
+    references = git(project, "for-each-ref", "refs/quarterdeck/trash")
+    assert found["kept"].reference in references and found["gone"].reference not in references
+    with pytest.raises(NoSuchWorktreeError):
+        await fleet.restore_worktree("gone")
+    assert (await fleet.restore_worktree("kept")).branch == "quarterdeck/kept"
+
+
 async def test_several_agents_share_one_on_request(fleet, project):
     one = await spawn(fleet, project, "one")
     two = await spawn(fleet, project / "src", "two", path="one")
