@@ -622,6 +622,34 @@ async def test_what_a_killed_host_left_is_completed_and_noted(folder: Path):
         assert len(await Yard(fleet, Casting(), folder).events("ann", ChangesLanded)) == 1
 
 
+@pytest.mark.parametrize("keeps", [False, True])
+async def test_the_worktree_of_a_landing_that_was_completed_later_counts_as_landed(
+    folder: Path, keeps: bool
+):
+    await in_thread(new_repository, folder / "project", {"a.txt": "a\n"})
+
+    class KilledError(BaseException):
+        pass
+
+    def stop(step: str) -> None:
+        if step == "landed":
+            raise KilledError
+
+    async with fleet_of(folder / "home") as fleet:
+        yard = Yard(fleet, Casting(), folder)
+        top = await spawn_with_worktree(yard, "ann")
+        (top / "new.txt").write_text("new\n")
+        fleet._landing._lander._on_step = stop
+        with pytest.raises(KilledError):
+            options = LandingOptions(into="topic", keep_worktree=keeps)
+            await fleet._landing._worker.land_now("ann", options)
+        (listed,) = await fleet.worktrees()
+        assert not listed.is_landed
+    async with fleet_of(folder / "home") as fleet:
+        (listed,) = await fleet.worktrees()
+        assert (listed.is_dirty, listed.is_landed) == (True, not keeps)
+
+
 async def test_a_hostile_repository_runs_nothing(folder: Path):
     hostile = await in_thread(make_hostile_repository, folder / "hostile")
     top, work = hostile.top, hostile.top / "worktree"

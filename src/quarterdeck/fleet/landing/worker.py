@@ -70,6 +70,8 @@ class LandingContext(Struct, frozen=True, kw_only=True):
     release: Callable[[SessionId, Worktree, str, str | None], Awaitable[str | None]]
     """Let go of a worktree whose commit has landed, and the files of another commit with it;
     returns what a person must know."""
+    mark_landed: Callable[[Worktree, str, str | None], Awaitable[None]]
+    """The same, but remove nothing."""
 
 
 def is_at_work(entry: AgentEntry) -> bool:
