@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import select
+import shutil
 import subprocess
 import sys
 import time
@@ -89,10 +90,35 @@ def test_a_merge_is_shown_refused_and_made(run: Run, spawn, project: Path):
     assert (again.returncode, again.stdout) == (0, "main has all of the work of ann already\n")
 
 
+def test_a_repository_within_a_worktree_is_not_passed_over(run: Run, spawn):
+    git(spawn("ann"), "init", "-q", "in2")
+    words = "in2 is a repository within the worktree"
+    assert f"note: {words}" in run("diff", "ann", "--stat").stderr
+    assert f"note: {words}" in run("review", "ann").stderr
+    assert words in run("merge", "ann", "--dry-run").stdout
+    assert words in run("merge", "ann", "--checkout").stdout
+    table = run("worktrees").stdout
+    assert "repository within: in2" in table and "clean" not in table
+
+
+def test_a_worktree_that_is_gone_is_named_with_the_command_that_makes_it_again(run: Run, spawn):
+    top = spawn("ann", a_txt="ann\n")
+    run("close", "ann")
+    shutil.rmtree(top)
+    words = f"the worktree '{top}' of 'ann' is gone; `quarterdeck worktrees recreate ann` makes it"
+    for line in ("resume ann", "diff ann", "review ann", "merge ann", "merge ann --dry-run"):
+        done = run(*line.split())
+        assert done.returncode != 0 and words in done.stderr, line
+
+
 def test_conflicts_are_listed_by_file(run: Run, spawn):
     spawn("ann", a_txt="ann\n")
     spawn("bob", a_txt="bob\n")
     assert run("merge", "ann", "--into", "topic").returncode == 0
+    assert "landed, in use" in run("worktrees").stdout
+    shown = run("merge", "bob", "--into", "topic", "--dry-run").stdout
+    assert shown.startswith("bob would conflict with topic:\n") and "would be landed" not in shown
+    assert "conflict: a.txt (contents)\n" in shown
     failed = run("merge", "bob", "--into", "topic")
     assert failed.returncode == 6 and "1 file conflicts" in failed.stderr
     assert "conflict: a.txt (contents)\n" in failed.stdout and "--hand-back" in failed.stdout

@@ -59,6 +59,8 @@ def test_the_flags_set_every_option_but_servers(command: click.Command):
             ("--worktree=docs", "--base", "main", "--carry"),
             WorktreeOptions(name="docs", base="main", carry=True),
         ),
+        (("-w=docs",), WorktreeOptions(name="docs")),
+        (("-w=",), WorktreeOptions()),
         (("--no-worktree",), WorktreeOptions(is_off=True)),
         (("--in-worktree", "/tmp"), WorktreeOptions(path="/tmp")),
         (("--in-worktree", "docs"), WorktreeOptions(path="docs")),

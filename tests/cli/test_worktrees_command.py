@@ -84,6 +84,17 @@ def test_a_worktree_from_its_start_to_its_return_from_the_trash(deck, work: Path
     assert "Nothing to remove." in deck("worktrees", "prune").stdout
 
 
+def test_a_worktree_that_is_joined_is_named_with_its_agents(deck):
+    assert deck("spawn", "-a", "fake", "-n", "ann", "-w=docs", "--wait", "hi").returncode == 0
+    words = "quarterdeck: joined the worktree docs of ann"
+    joined = deck("spawn", "-a", "fake", "-n", "bob", "-w=docs", "hi")
+    assert joined.returncode == 0 and words in joined.stderr
+    assert f"{words}, bob" in deck("spawn", "-a", "fake", "-w=docs", "--wait", "hi").stderr
+    refused = deck("spawn", "-a", "fake", "-w=docs", "--carry", "hi")
+    assert refused.returncode == 1 and "'docs' exists already" in refused.stderr
+    assert "joined" not in deck("spawn", "-a", "fake", "-w=other", "hi").stderr
+
+
 def test_a_place_that_can_have_none_is_named(deck, tmp_path: Path):
     (tmp_path / "plain").mkdir()
     done = deck("spawn", "-a", "fake", "-C", str(tmp_path / "plain"), "--worktree", "hi")

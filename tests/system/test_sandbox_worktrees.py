@@ -30,10 +30,10 @@ def sandbox(request: pytest.FixtureRequest) -> Sandbox:
     return found
 
 
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """Not below /tmp, which is another place inside."""
-    with tempfile.TemporaryDirectory(prefix="quarterdeck-", dir="/var/tmp") as directory:
+@pytest.fixture(params=["/var/tmp", "/tmp"])
+def place(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """Below /tmp too, which is another place inside."""
+    with tempfile.TemporaryDirectory(prefix="quarterdeck-", dir=request.param) as directory:
         yield Path(directory).resolve()
 
 
@@ -65,6 +65,24 @@ async def test_a_command_commits_in_a_linked_worktree(sandbox: Sandbox, worktree
     assert done.stdout.split() == ["second", "first"]
 
 
+async def test_a_command_sees_the_settings_of_the_repository(sandbox: Sandbox, worktree: Path):
+    project = worktree.parent / "project"
+    script = """
+        git config user.name Ann && git config user.email ann@example.org
+        git pack-refs --all && echo '*.log' >> .git/info/exclude
+    """
+    await asyncio.to_thread(
+        subprocess.run, ["bash", "-ec", script], cwd=project, check=True, capture_output=True
+    )
+    script = """
+        echo x > a.txt && echo x > a.log && git add . && git commit -qm second
+        git log --format='%an %s' && git rev-parse -q --verify main >&2 && git ls-files
+    """
+    code, printed = await run(sandbox, worktree, script)
+    assert (code, printed.splitlines()[:2]) == (0, ["Ann second", "Ann first"])
+    assert printed.splitlines()[-1] == "a.txt"
+
+
 BEYOND = [
     "echo x > {git}/hooks/post-checkout",
     "echo x >> {git}/config",
@@ -78,11 +96,20 @@ BEYOND = [
 ]
 
 
+def contents(place: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
 async def test_and_changes_nothing_else_of_the_repository(sandbox: Sandbox, worktree: Path):
     git, place = worktree.parent / "project" / ".git", worktree.parent
+    before = await asyncio.to_thread(contents, place)
     beyond = [line.format(git=git, place=place) for line in BEYOND]
     lines = [f"({line}) 2>/dev/null && echo '{line}'" for line in beyond]
-    assert (await run(sandbox, worktree, "\n".join([*lines, "true"])))[1] == ""
+    _, done = await run(sandbox, worktree, "\n".join([*lines, "true"]))
+    # Beside the repository, /tmp is an empty one of the command's own.
+    own = place.is_relative_to("/tmp") and sandbox.kind == "bubblewrap"
+    assert [line for line in done.splitlines() if not own or str(git) in line] == []
+    assert await asyncio.to_thread(contents, place) == before
 
 
 async def test_the_link_to_the_repository_stays(worktree: Path):

@@ -57,10 +57,8 @@ def say(text: str) -> dict[str, Any]:
 
 def scripted(folder: Path) -> str:
     """A model for both agents: each prompt of the journey has its scene."""
-    # The settings of a repository below /tmp cannot be seen in a sandbox.
-    own = "git -c user.name=Bob -c user.email=bob@example.org"
-    keep = f"git add -A && {own} commit -qm"
-    merge = f"{keep} 'Refuse less than 0'; {own} merge -q main; git checkout --theirs tides.py"
+    keep = "git add -A && git commit -qm"
+    merge = f"{keep} 'Refuse less than 0'; git merge -q main; git checkout --theirs tides.py"
     scenes = {
         "review": {
             "when": {"contains": "what is 745"},
@@ -204,6 +202,8 @@ def land_both(screen: Pane, project: Path) -> None:
 
 def test_two_agents_meet_in_a_function_and_both_land(tmp_path: Path):
     project = new_repository(tmp_path / "tides", {"tides.py": BEFORE})
+    git(project, "config", "user.name", "Bob")
+    git(project, "config", "user.email", "bob@example.org")
     model = scripted(tmp_path)
     (tmp_path / "qd").mkdir()
     (tmp_path / "qd" / "config.toml").write_text(SETTINGS)

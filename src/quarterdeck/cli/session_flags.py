@@ -72,7 +72,7 @@ _WORKTREE_FLAGS = (
         "-w",
         "--worktree",
         metavar="[=NAME]",
-        help="Work in a new git worktree on a branch of its own.",
+        help="Work in a git worktree on a branch of its own: a new one, or NAME if it exists.",
     ),
     click.option("--base", metavar="REF", help="With --worktree: start from REF instead of HEAD."),
     click.option(
@@ -97,6 +97,7 @@ class WorktreeCommand(click.Command):
         """Read the words of the command line."""
         end = args.index("--") if "--" in args else len(args)
         flags = ["--worktree=" if one in ("-w", "--worktree") else one for one in args[:end]]
+        flags = [f"--worktree={one[3:]}" if one.startswith("-w=") else one for one in flags]
         return super().parse_args(ctx, [*flags, *args[end:]])
 
 

@@ -246,6 +246,7 @@ class LocalFleet:
             deliver=self._deliver,
             private=(str(starting.places.state), str(starting.places.runtime)),
             release=WorktreeRelease(self._management),
+            mark_landed=self._management.mark_landed,
         )
 
     def _expose_landings(self) -> None:

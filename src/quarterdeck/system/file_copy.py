@@ -9,7 +9,7 @@ import fcntl
 import os
 import stat
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import groupby
@@ -38,17 +38,31 @@ class CopiedFile(Struct, frozen=True, kw_only=True):
     modified_ns: int
 
 
+def _share_blocks(new: int, old: int) -> None:
+    fcntl.ioctl(new, _CLONE, old)
+
+
 class TreeCopier:
     """Copies files between the same places of two directories.
 
     ``skipped`` has what could not be copied, with the reason; a full disk is raised.
     """
 
-    def __init__(self, source: str, target: str, *, replaces: bool = False) -> None:
-        """``replaces``: a file that is there is replaced; else it stays."""
+    def __init__(
+        self,
+        source: str,
+        target: str,
+        *,
+        replaces: bool = False,
+        clone: Callable[[int, int], None] = _share_blocks,
+    ) -> None:
+        """``replaces``: a file that is there is replaced; else it stays. ``clone``: gives the first
+        open file the content of the second by reference; raises OSError where that is impossible.
+        """
         self._source = os.fsencode(source)
         self._target = os.fsencode(target)
         self._replaces = replaces
+        self._share = clone
         self._can_clone = sys.platform == "linux"
         self.skipped: dict[bytes, str] = {}
 
@@ -159,7 +173,7 @@ class TreeCopier:
         """Share the blocks, if the file system can."""
         if self._can_clone:
             try:
-                fcntl.ioctl(new, _CLONE, old)
+                self._share(new, old)
             except OSError as error:
                 if error.errno in _FATAL:
                     raise

@@ -66,6 +66,8 @@ class LinkedDirectory(NamedTuple):
     writable: tuple[str, ...]
     read_only: tuple[str, ...]
     """What stays as it is although it lies in a writable directory."""
+    common: str
+    """What git reads for every worktree of the repository: settings, references, exclusions."""
 
 
 def find_linked_directory(top: str) -> LinkedDirectory | None:
@@ -82,7 +84,7 @@ def find_linked_directory(top: str) -> LinkedDirectory | None:
     if any(os.path.realpath(path) != path for path in shared):
         return None
     kept = [f"{own}/{name}" for name in _SETTINGS if os.path.lexists(f"{own}/{name}")]
-    return LinkedDirectory(writable=(own, *shared), read_only=tuple(kept))
+    return LinkedDirectory(writable=(own, *shared), read_only=tuple(kept), common=common)
 
 
 SandboxKind: TypeAlias = Literal["bubblewrap", "landlock", "none"]
@@ -381,7 +383,8 @@ class SandboxedTerminals:
                 *(path for path, changes in kept if not changes),
                 *(path for each in linked for path in each.read_only),
             ),
-            readable=shown,
+            # Below /tmp it would be missing.
+            readable=(*shown, *(each.common for each in linked)),
             hidden=hidden,
         )
 

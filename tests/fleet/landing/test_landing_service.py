@@ -146,6 +146,46 @@ async def test_uncommitted_work_is_committed_on_the_agents_branch_by_a_merge(yar
     assert (await yard.land("ann", method="merge")).state == "unchanged"
 
 
+@pytest.mark.parametrize("method", ["squash", "merge", "rebase"])
+async def test_a_worktree_that_the_person_made_is_landed_and_not_committed_in(
+    yard: Yard, method: str
+):
+    mine = yard.folder / "mine"
+    await in_thread(git, yard.project, "worktree", "add", "-q", "-b", "mine", str(mine), "main")
+    wanted = WorktreeOptions(path=str(mine))
+    await yard.fleet.spawn(new_agent(yard.project, name="ann", prompt="say done", worktree=wanted))
+    await yard.fleet.wait(["ann"], timeout=SOON)
+    (mine / "a.txt").write_text("a\nB\nc\n")
+    (mine / "new.txt").write_text("new\n")
+    await yard.fleet.close("ann")
+    before = await in_thread(state_of, mine)
+    tip = await in_thread(tip_of, yard.project, "mine")
+    result = await yard.land("ann", into="main", method=method)
+    assert (result.state, result.note) == ("landed", "")
+    assert await in_thread(yard.read, "new.txt") == "new\n"
+    assert await in_thread(tip_of, yard.project, "mine") == tip
+    assert await in_thread(state_of, mine) == before
+    assert (await yard.land("ann", into="main", method=method)).state == "unchanged"
+    (mine / "a.txt").write_text("a\nC\nc\n")
+    assert (await yard.land("ann", into="main", method=method)).state == "landed"
+    assert await in_thread(yard.read, "a.txt") == "a\nC\nc\n"
+    assert await in_thread(tip_of, yard.project, "mine") == tip
+
+
+async def test_nothing_is_committed_under_another_agent_that_is_live_in_the_worktree(yard: Yard):
+    top = await yard.spawn("ann", {"new.txt": "new\n"})
+    value = (await yard.fleet.agent("ann")).worktree
+    assert value is not None
+    other = await yard.fleet.spawn(new_agent(top, name="bob", prompt="say done"))
+    await yard.assign(other.session, value)
+    await yard.fleet.wait(["bob"], timeout=SOON)
+    await yard.fleet.close("ann")
+    tip = await in_thread(tip_of, yard.project, "quarterdeck/ann")
+    result = await yard.land("ann")
+    assert (result.state, result.note) == ("landed", "")
+    assert await in_thread(tip_of, yard.project, "quarterdeck/ann") == tip
+
+
 async def test_a_running_turn_is_not_landed_unless_asked_for(yard: Yard):
     await yard.spawn("ann", {"new.txt": "new\n"}, prompt="wait")
     refused = await yard.land("ann")
@@ -198,6 +238,25 @@ async def test_a_checkout_is_updated_only_if_it_is_asked_for_and_clean(yard: Yar
     assert (result.state, result.checkout) == ("landed", str(yard.project))
     assert (yard.project / "new.txt").read_text() == "new\n"
     assert await in_thread(git, yard.project, "status", "--porcelain") == ""
+
+
+async def test_repositories_within_are_named_as_not_landed(yard: Yard):
+    top = await yard.spawn("ann", {})
+    await in_thread(new_repository, top / "born", {"x.txt": "x\n"})
+    await in_thread(new_repository, top / "deep" / "unborn")
+    (top / "deep" / "unborn" / "y.txt").write_text("y\n")
+    words = "born, deep/unborn are repositories within the worktree"
+    changes = await yard.fleet.changes("ann")
+    assert changes.files == () and [note[: len(words)] for note in changes.notes] == [words]
+    preview = await yard.fleet.preview_landing("ann", LandingOptions())
+    assert preview.is_empty and preview.note.startswith(words)
+    unchanged = await yard.land("ann")
+    assert unchanged.state == "unchanged" and unchanged.note.startswith(words)
+    (top / "a.txt").write_text("A\n")
+    landed = await yard.land("ann")
+    assert landed.state == "landed" and landed.note.startswith(words)
+    (listed,) = await yard.fleet.worktrees()
+    assert sorted(listed.repositories) == ["born", "deep/unborn"]
 
 
 async def test_a_preview_changes_nothing(yard: Yard):
@@ -411,6 +470,19 @@ async def test_what_a_live_agent_had_not_committed_counts_as_kept_once_it_has_la
     assert [one.name for one in await yard.fleet.prune_worktrees()] == ["more"]
 
 
+async def test_a_worktree_is_listed_as_landed_while_its_agent_is_live(yard: Yard):
+    top = await spawn_with_worktree(yard, "ann")
+    (top / "new.txt").write_text("new\n")
+    (listed,) = await yard.fleet.worktrees()
+    assert (listed.is_dirty, listed.is_landed) == (True, False)
+    assert (await yard.land("ann", into="main")).state == "landed"
+    (listed,) = await yard.fleet.worktrees()
+    assert (listed.is_dirty, listed.is_landed) == (True, True)
+    (top / "new.txt").write_text("newer\n")
+    (listed,) = await yard.fleet.worktrees()
+    assert (listed.is_dirty, listed.is_landed) == (True, False)
+
+
 async def test_what_has_landed_is_not_kept_any_more_when_its_branch_went_back(yard: Yard):
     (yard.folder / "home" / "config.toml").write_text("[worktrees]\nkeep_days = 0\n")
     top = await spawn_with_worktree(yard, "ann")
@@ -550,6 +622,34 @@ async def test_what_a_killed_host_left_is_completed_and_noted(folder: Path):
         assert landed.commit == await in_thread(tip_of, yard.project, "main")
     async with fleet_of(folder / "home") as fleet:
         assert len(await Yard(fleet, Casting(), folder).events("ann", ChangesLanded)) == 1
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+async def test_the_worktree_of_a_landing_that_was_completed_later_counts_as_landed(
+    folder: Path, keeps: bool
+):
+    await in_thread(new_repository, folder / "project", {"a.txt": "a\n"})
+
+    class KilledError(BaseException):
+        pass
+
+    def stop(step: str) -> None:
+        if step == "landed":
+            raise KilledError
+
+    async with fleet_of(folder / "home") as fleet:
+        yard = Yard(fleet, Casting(), folder)
+        top = await spawn_with_worktree(yard, "ann")
+        (top / "new.txt").write_text("new\n")
+        fleet._landing._lander._on_step = stop
+        with pytest.raises(KilledError):
+            options = LandingOptions(into="topic", keep_worktree=keeps)
+            await fleet._landing._worker.land_now("ann", options)
+        (listed,) = await fleet.worktrees()
+        assert not listed.is_landed
+    async with fleet_of(folder / "home") as fleet:
+        (listed,) = await fleet.worktrees()
+        assert (listed.is_dirty, listed.is_landed) == (True, not keeps)
 
 
 async def test_a_hostile_repository_runs_nothing(folder: Path):

@@ -160,7 +160,7 @@ async def test_a_worktree_deleted_by_hand_is_named_by_everything(site: Site):
     with pytest.raises(ReviewError, match="ann"):
         await site.reject()
     result = await site.land()
-    assert result.state == "refused" and "missing" in result.reason
+    assert result.state == "refused" and "is gone" in result.reason
     report = await site.fleet.conflicts()
     assert any(str(site.top) in problem for problem in report.problems)
     with pytest.raises(QuarterdeckError, match="quarterdeck worktrees recreate ann"):

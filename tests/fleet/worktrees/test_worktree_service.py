@@ -144,15 +144,16 @@ async def test_a_base_that_is_no_commit_is_refused_by_name(fleet, project, name)
 @pytest.mark.parametrize(
     ("name", "made"),
     [
-        ("../../out", "-.-out"),
-        ("-x", "-x"),
+        ("../../out", "out"),
+        ("-x", None),
+        ("--force", None),
         ("a..b", "a.b"),
         ("refs/heads/main", "refs-heads-main"),
         ("x.lock", "x"),
         ("a\nb", "a-b"),
-        ("☃ 雪", "--雪"),
+        ("☃ 雪", "雪"),
         ("...", "worktree"),
-        ("@{-1}", "---1-"),
+        ("@{-1}", "1-"),
         ("HEAD", "HEAD"),
         ("n" * 300, None),
     ],
@@ -392,12 +393,35 @@ async def test_a_worktree_of_the_person_is_adopted_and_never_removed(fleet, proj
     assert (info.worktree.branch, info.worktree.base_ref) == ("feature", "main")
     assert info.worktree.start is not None and info.cwd == str(tmp_path / "mine")
     await fleet.archive("docs")
-    with pytest.raises(WorktreeError, match="never removed"):
-        await fleet.remove_worktree("docs")
+    for name in ("docs", "mine", str(tmp_path / "mine")):
+        with pytest.raises(WorktreeError, match=r"you made .*git worktree remove"):
+            await fleet.remove_worktree(name)
+        with pytest.raises(WorktreeError, match=r"you made .*git worktree remove"):
+            await fleet.discard_worktree(name)
     assert await fleet.prune_worktrees() == []
     assert (tmp_path / "mine" / "wip.txt").exists()
     with pytest.raises(InvalidOptionsError, match="main checkout"):
         await spawn(fleet, project, "x", path=str(project))
+
+
+async def test_what_was_discarded_is_kept_for_the_days_of_the_trash(fleet, project, tmp_path):
+    for name, days in (("kept", 1), ("gone", 0)):
+        await settings(project, tmp_path / "home", f"trash_days = {days}")
+        await spawn(fleet, project, name)
+        await fleet.close(name)
+        await fleet.discard_worktree(name)
+    found = {one.name: one for one in await fleet.trash()}
+    assert found["kept"].expires - found["kept"].discarded == 24 * 3600 * 1_000_000
+    assert found["gone"].expires == found["gone"].discarded
+    await fleet.prune_worktrees(dry_run=True)
+    assert len(await fleet.trash()) == 2
+    await fleet.prune_worktrees()
+    assert [one.name for one in await fleet.trash()] == ["kept"]
+    references = git(project, "for-each-ref", "refs/quarterdeck/trash")
+    assert found["kept"].reference in references and found["gone"].reference not in references
+    with pytest.raises(NoSuchWorktreeError):
+        await fleet.restore_worktree("gone")
+    assert (await fleet.restore_worktree("kept")).branch == "quarterdeck/kept"
 
 
 async def test_several_agents_share_one_on_request(fleet, project):
@@ -411,6 +435,20 @@ async def test_several_agents_share_one_on_request(fleet, project):
     await fleet.close("one")
     with pytest.raises(AgentNotReadyError, match="live"):
         await fleet.remove_worktree("one")
+
+
+async def test_who_joins_a_worktree_by_its_name_is_told_and_cannot_say_how_it_is_made(
+    fleet, project
+):
+    one = await spawn(fleet, project, "one")
+    for more in ({"base": "main"}, {"carry": True}):
+        with pytest.raises(InvalidOptionsError, match="'one' exists already"):
+            await spawn(fleet, project, "two", name="one", **more)
+    two = await spawn(fleet, project, "two", name="one")
+    assert two.worktree == one.worktree
+    (notice,) = await of_kind(fleet, "two", NoticePosted)
+    assert notice.title == "Joined the worktree 'one', which exists already."
+    assert await of_kind(fleet, "one", NoticePosted) == []
 
 
 async def test_a_copy_of_an_agent_gets_a_copy_of_its_worktree(fleet, project):

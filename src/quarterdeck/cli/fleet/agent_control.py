@@ -39,6 +39,7 @@ __all__ = [
     "read_last_message",
     "read_last_records",
     "rename",
+    "report_joined",
     "report_rest",
     "report_start",
     "send",
@@ -206,11 +207,24 @@ _OPENED = 0.2
 """Seconds that an agent without a prompt is watched once it has started."""
 
 
+async def report_joined(fleet: "HostClient", info: "AgentInfo", request: "SpawnOptions") -> None:
+    """Say on standard error if a worktree that was asked for by name has other agents too."""
+    wanted = request.options.worktree
+    if wanted is None or wanted.name is None or info.worktree is None:
+        return
+    for one in await fleet.worktrees(repository=info.worktree.repository):
+        others = ", ".join(name for name in one.agents if name != info.name)
+        if one.worktree.path == info.worktree.path and others:
+            words = f"joined the worktree {one.name} of {others}"
+            click.echo(escape_controls(f"quarterdeck: {words}"), err=True)
+
+
 async def spawn_and_wait(
     fleet: "HostClient", request: "SpawnOptions", timeout: float | None, as_json: bool
 ) -> int:
     """Start an agent, wait until it is at rest, print its last words; returns the exit code."""
     info = await fleet.spawn(request)
+    await report_joined(fleet, info, request)
     click.echo(f"quarterdeck: {escape_controls(info.name)} works", err=True)
     rested = await fleet.wait([info.session], timeout=timeout)
     now = await fleet.agent(info.session)

@@ -258,9 +258,12 @@ def _show_preview(preview: "LandingPreview", as_json: bool) -> None:
         return
     target = preview.target
     if preview.is_empty:
-        echo(f"{target.branch} has all of the work of {preview.name} already")
+        note = f"\n{preview.note}" if preview.note else ""
+        echo(f"{target.branch} has all of the work of {preview.name} already{note}")
         return
-    echo(f"{preview.name} would be landed on {target.branch} by {preview.method}:")
+    landed = f"be landed on {target.branch} by {preview.method}"
+    would = f"conflict with {target.branch}" if preview.conflicts else landed
+    echo(f"{preview.name} would {would}:")
     _show_files(preview)
     if preview.uncommitted:
         echo(f"{count_noun(preview.uncommitted, 'file')} not committed by the agent")
@@ -309,7 +312,7 @@ def _show_result(result: "LandingResult") -> None:
         case _:
             echo(f"quarterdeck: {result.name} was not landed: {result.reason}", err=True)
             _show_failure(result)
-    if result.note and result.state != "unchanged":
+    if result.note:
         echo(result.note)
 
 

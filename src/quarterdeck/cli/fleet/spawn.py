@@ -59,7 +59,7 @@ def spawn(prompt: str | None, wait: bool, timeout: float | None, as_json: bool, 
         raise SystemExit(
             with_fleet(
                 lambda fleet: start_agent(
-                    fleet, fleet.spawn(request), request.prompt is not None, as_json
+                    fleet, _spawn(fleet, request), request.prompt is not None, as_json
                 )
             )
         )
@@ -106,6 +106,14 @@ def _spawn_options(prompt: str | None, o: dict[str, Any]) -> "SpawnOptions":
     return SpawnOptions(options=options, name=o["name"], prompt=prompt)
 
 
+async def _spawn(fleet: "HostClient", request: "SpawnOptions") -> "AgentInfo":
+    from .agent_control import report_joined
+
+    info = await fleet.spawn(request)
+    await report_joined(fleet, info, request)
+    return info
+
+
 async def start_agent(
     fleet: "HostClient", starting: "Awaitable[AgentInfo]", has_prompt: bool, as_json: bool
 ) -> int:
@@ -150,7 +158,7 @@ def lead(prompt: str | None, detach: bool, as_json: bool, **options: Any) -> Non
         raise SystemExit(
             with_fleet(
                 lambda fleet: start_agent(
-                    fleet, fleet.spawn(request), request.prompt is not None, as_json
+                    fleet, _spawn(fleet, request), request.prompt is not None, as_json
                 )
             )
         )
@@ -160,7 +168,7 @@ def lead(prompt: str | None, detach: bool, as_json: bool, **options: Any) -> Non
 async def _lead(fleet: "HostClient", request: "SpawnOptions") -> int:
     from .attach import follow_agent
 
-    info = await fleet.spawn(request)
+    info = await _spawn(fleet, request)
     if not sys.stdin.isatty():
         click.echo(f"= {escape_controls(info.name)}", err=True)
     return await follow_agent(fleet, info.session)

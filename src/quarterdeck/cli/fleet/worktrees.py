@@ -168,7 +168,7 @@ def _repository(directory: str) -> str | None:
 
 
 def _row(one: "WorktreeInfo", now: int) -> tuple[str, ...]:
-    state = one.problem or ("uncommitted work" if one.is_dirty else "clean")
+    state = one.problem or _state(one)
     return (
         one.name,
         ", ".join(one.agents) or "-",
@@ -179,6 +179,16 @@ def _row(one: "WorktreeInfo", now: int) -> tuple[str, ...]:
         format_age(one.last_active, now),
         one.worktree.path,
     )
+
+
+def _state(one: "WorktreeInfo") -> str:
+    if one.is_landed:
+        return "landed"
+    state = "uncommitted work" if one.is_dirty else "clean"
+    if not one.repositories:
+        return state
+    within = f"repository within: {', '.join(one.repositories)}"
+    return f"{state}, {within}" if one.is_dirty else within
 
 
 def _trash_row(one: "TrashedWorktree", now: int) -> tuple[str, ...]:

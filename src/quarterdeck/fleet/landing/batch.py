@@ -11,6 +11,7 @@ from quarterdeck.system.errors import OperatingSystemError
 from quarterdeck.wire.ids import SessionId
 
 from ..errors import LandingRefusedError
+from ..worktrees.snapshots import note_repositories
 from .api import LandingOptions, LandingResult, LandingState
 from .checks import CheckTree
 from .intent import ReferencesMovedError
@@ -147,7 +148,7 @@ class BatchLanding:
             await self._report(session, failed.state, failed)
             return None
         if plan.is_empty:
-            note = "the branch has all of the work already"
+            note = note_repositories(landing.work.repositories)
             await self._report(session, "unchanged", replace(result, note=note))
             return None
         plan = await self._worker.commit_rest(landing, plan, message)

@@ -76,6 +76,8 @@ class LandingIntent(Struct, frozen=True, kw_only=True):
     """What it points at before."""
     rest: str | None = None
     """What it points at afterwards."""
+    keeps_worktree: bool = False
+    """The worktree is kept whatever the settings say."""
 
 
 class ReferencesMovedError(GitError):

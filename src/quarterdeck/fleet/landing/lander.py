@@ -59,6 +59,7 @@ class PreparedLanding(Struct, frozen=True, kw_only=True):
     identity: GitIdentity
     landed: LandedWork | None
     checkout: BranchCheckout | None
+    keeps_worktree: bool = False
 
     @property
     def branch(self) -> str:
@@ -126,6 +127,7 @@ class Lander:
             identity=find_identity(repository),
             landed=read_landed(repository, session, into) if tip is not None else None,
             checkout=checkout,
+            keeps_worktree=options.keep_worktree,
         )
 
     async def plan(
@@ -175,6 +177,7 @@ class Lander:
             branch=work.branch if moves_branch else None,
             head=work.head if moves_branch else None,
             rest=plan.rest if moves_branch else None,
+            keeps_worktree=landing.keeps_worktree,
         )
         carry_out(
             intent,

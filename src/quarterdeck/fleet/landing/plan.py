@@ -27,7 +27,8 @@ class LandingPlan(Struct, frozen=True, kw_only=True):
     """What it would point at; the same: there is nothing to land."""
     tree: str
     rest: str | None = None
-    """The commit with what the agent has not committed; it goes on the agent's branch too."""
+    """The commit with what the agent has not committed; it goes on the agent's branch too. None in
+    a worktree that the person made."""
     conflicts: tuple[MergeConflict, ...] = ()
     """Files that cannot be merged; the branch would then stay as it is."""
     conflict_tree: str = ""
@@ -114,6 +115,8 @@ class _Planner:
 
     def merge(self) -> LandingPlan:
         """A merge commit, also where the branch could be moved forward."""
+        if self._is_landed:
+            return self._nothing("merge")
         theirs = self._rest()
         if is_ancestor(self._repository, theirs, self._tip):
             return self._nothing("merge")
@@ -126,11 +129,13 @@ class _Planner:
             before=self._tip,
             commit=commit,
             tree=merged.tree,
-            rest=theirs if self._work.is_dirty else None,
+            rest=theirs if self._commits_rest else None,
         )
 
     def rebase(self) -> LandingPlan:
         """Each commit once more on top of the branch, with its author and message."""
+        if self._is_landed:
+            return self._nothing("rebase")
         tip_of_work = self._rest()
         commit, tree = self._tip, self._tip_tree
         for one in self._list_commits(tip_of_work):
@@ -145,8 +150,19 @@ class _Planner:
                 continue  # the branch has this change
             commit = self._copy(one, merged.tree, commit)
             tree = merged.tree
-        rest = tip_of_work if self._work.is_dirty and commit != self._tip else None
+        rest = tip_of_work if self._commits_rest and commit != self._tip else None
         return LandingPlan(method="rebase", before=self._tip, commit=commit, tree=tree, rest=rest)
+
+    @property
+    def _commits_rest(self) -> bool:
+        """Whether the agent's branch gets what is not committed."""
+        return self._work.is_dirty and not self._work.is_adopted
+
+    @property
+    def _is_landed(self) -> bool:
+        """Whether nothing has changed since the last landing, though it is not committed."""
+        landed, work = self._landed, self._work
+        return landed is not None and (landed.head, landed.tree) == (work.head, work.tree)
 
     def _merge_with_tip(self, theirs: str) -> MergedTree:
         """What was squashed before is in no commit of both, and must not conflict with itself."""

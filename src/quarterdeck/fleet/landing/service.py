@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from quarterdeck.agent.checkpoints.file_state import path_line
+from quarterdeck.system.git.references import read_reference
+from quarterdeck.system.git.repository import expect_repository
+from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import ChangesLanded, Event, LandingFailed
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.tasks import BackgroundTasks
@@ -15,6 +18,7 @@ from quarterdeck.wire.worktrees import Worktree
 
 from ..errors import AgentNotReadyError, LandingRefusedError
 from ..worktrees.management import WorktreeManagement
+from ..worktrees.snapshots import note_repositories
 from .api import (
     LandingOptions,
     LandingPreview,
@@ -24,11 +28,11 @@ from .api import (
     PullRequestDraft,
 )
 from .checks import remove_check_trees
-from .intent import RecoveredLanding, recover_landings
+from .intent import LandingIntent, RecoveredLanding, recover_landings
 from .lander import Lander, PreparedLanding
 from .merge import git_version, has_merge_tree
 from .queue import LandingQueues
-from .work import write_rest
+from .work import landed_reference, read_landed, write_rest
 from .worker import LandingContext, LandingWorker, keep_commit
 
 __all__ = ["LandingService", "WorktreeRelease"]
@@ -83,6 +87,7 @@ class LandingService:
             into=into, stage="refused", reason="the host was killed; nothing was changed"
         )
         if found.has_landed:
+            await self._mark_recovered(intent)
             if intent.new in landed:
                 return
             event = ChangesLanded(
@@ -93,6 +98,22 @@ class LandingService:
                 counts=intent.counts,
             )
         await self._context.notes.note(session, event)
+
+    async def _mark_recovered(self, intent: LandingIntent) -> None:
+        """Mark the worktree of a landing; it is not removed, for its agent may be resumed."""
+        session = SessionId(intent.session)
+        try:
+            worktree = self._context.current.get(session).worktree
+            if worktree is None or intent.keeps_worktree:
+                return
+            repository = await asyncio.to_thread(expect_repository, intent.repository)
+            work = await asyncio.to_thread(read_landed, repository, session, intent.into)
+            name = landed_reference(session, intent.into)
+            files = await asyncio.to_thread(read_reference, repository, name)
+            if work is not None:
+                await self._context.mark_landed(worktree, work.head, files)
+        except QuarterdeckError as error:
+            _log.warning("the worktree of %s is not marked as landed: %s", session, error)
 
     async def preview_landing(self, agent: str, options: LandingOptions) -> LandingPreview:
         """What a landing would do."""
@@ -122,7 +143,7 @@ class LandingService:
             uncommitted=await asyncio.to_thread(lambda: landing.uncommitted),
             check=request.check,
             problem=problem,
-            note=await asyncio.to_thread(_note_old_git, landing),
+            note=await asyncio.to_thread(_note, landing),
         )
 
     async def land(self, agent: str, options: LandingOptions) -> LandingResult:
@@ -197,11 +218,13 @@ def _find_main_checkout(landing: PreparedLanding) -> str:
     return top if name == ".git" else landing.repository.top
 
 
-def _note_old_git(landing: PreparedLanding) -> str:
-    if has_merge_tree(landing.repository):
-        return ""
-    version = ".".join(map(str, git_version(landing.repository)))
-    return f"git {version} is older than 2.38: renamed files are not followed"
+def _note(landing: PreparedLanding) -> str:
+    """What a person must know before."""
+    notes = [note_repositories(landing.work.repositories)]
+    if not has_merge_tree(landing.repository):
+        version = ".".join(map(str, git_version(landing.repository)))
+        notes.append(f"git {version} is older than 2.38: renamed files are not followed")
+    return "; ".join(filter(None, notes))
 
 
 class WorktreeRelease:

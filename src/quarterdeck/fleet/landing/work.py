@@ -50,6 +50,10 @@ class AgentWork(Struct, frozen=True, kw_only=True):
     """All its files, committed, uncommitted and untracked; its objects are in the repository."""
     start: str | None = None
     """The tree with changes of the person that were carried along, if there were some."""
+    is_adopted: bool = False
+    """The person made the worktree: its branch and index are not moved."""
+    repositories: tuple[bytes, ...] = ()
+    """Repositories within, of which ``tree`` has nothing."""
 
     @property
     def is_dirty(self) -> bool:
@@ -73,7 +77,8 @@ def record_work(worktree: Worktree, directory: Path) -> AgentWork:
     if head is None:
         raise LandingRefusedError(f"{worktree.path!r} has no commit yet, so nothing can be landed")
     branch = _find_own_branch(repository)
-    tree = TreeRecorder(repository, directory, borrows=False).take()
+    recorder = TreeRecorder(repository, directory, borrows=False)
+    tree = recorder.take()
     work = AgentWork(
         repository=repository,
         head=head,
@@ -81,6 +86,8 @@ def record_work(worktree: Worktree, directory: Path) -> AgentWork:
         branch=branch,
         tree=tree,
         start=worktree.start,
+        is_adopted=worktree.is_adopted,
+        repositories=recorder.repositories,
     )
     _expect_unfiltered(work)
     return work

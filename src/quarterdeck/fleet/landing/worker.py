@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from quarterdeck.wire.worktrees import ChangeCounts, LandingMethod, Worktree
 from ..agent_entry import AgentEntry
 from ..errors import LandingRefusedError
 from ..live_index import LiveIndex, LogWriter
+from ..worktrees.snapshots import describe_gone, note_repositories
 from .api import (
     LandingOptions,
     LandingResult,
@@ -68,6 +70,8 @@ class LandingContext(Struct, frozen=True, kw_only=True):
     release: Callable[[SessionId, Worktree, str, str | None], Awaitable[str | None]]
     """Let go of a worktree whose commit has landed, and the files of another commit with it;
     returns what a person must know."""
+    mark_landed: Callable[[Worktree, str, str | None], Awaitable[None]]
+    """The same, but remove nothing."""
 
 
 def is_at_work(entry: AgentEntry) -> bool:
@@ -201,7 +205,7 @@ class LandingWorker:
         if plan.conflicts:
             return await self.fail_with_conflicts(result, landing, plan, options)
         if plan.is_empty:
-            return replace(result, note="the branch has all of the work already")
+            return replace(result, note=note_repositories(landing.work.repositories))
         plan = await self.commit_rest(landing, plan, request.message)
         if landing.checkout is not None:
             await self.expect_checkout(landing, plan, options)
@@ -218,10 +222,14 @@ class LandingWorker:
     ) -> LandingPlan:
         """Let the branch of an agent that has ended have all of its work, after a squash too.
 
-        A live agent would not know of the commit. Raises GitError.
+        A live agent in the worktree would not know of the commit, and a worktree that the person
+        made is theirs to commit in. Raises GitError.
         """
+        work = landing.work
+        if plan.rest is not None or not work.is_dirty or work.is_adopted:
+            return plan
         entry = self.context.current.get(landing.session)
-        if plan.rest is not None or not landing.work.is_dirty or entry.is_started:
+        if any(one.is_started for one in self._find_sharers(entry)):
             return plan
         data = message.encode("utf-8", "replace")
         rest = await asyncio.to_thread(write_rest, landing.work, data, landing.identity)
@@ -260,11 +268,11 @@ class LandingWorker:
                 counts=counts,
             ),
         )
-        notes: list[str] = []
+        notes = [note] if (note := note_repositories(landing.work.repositories)) else []
         if plan.rest is not None and landing.work.branch is not None:
             branch = landing.work.branch.removeprefix("refs/heads/")
             notes.append(f"uncommitted files were committed on {branch} as {plan.rest[:10]}")
-            notice = NoticePosted(title=f"Landing: {notes[0]}.")
+            notice = NoticePosted(title=f"Landing: {notes[-1]}.")
             await self.context.notes.note(result.session, notice)
         if (released := await self._release(result.session, landing, plan, options)) is not None:
             notes.append(released)
@@ -396,6 +404,8 @@ class LandingWorker:
         """What was asked for, complete. Raises LandingRefusedError, NoSuchAgentError."""
         entry = await self.context.current.find(agent)
         worktree = _expect_worktree(entry)
+        if not await asyncio.to_thread(os.path.isdir, worktree.path):
+            raise LandingRefusedError(describe_gone(worktree.path, entry.name))
         settings = await asyncio.to_thread(self.context.load_settings, worktree.repository)
         trailers = [parse_trailer(one, entry.session) for one in options.trailers]
         message = options.message
@@ -426,14 +436,15 @@ class LandingWorker:
 
     def _find_workers(self, entry: AgentEntry) -> list[str]:
         """Agents whose turn runs in the same worktree."""
+        return [repr(one.name) for one in self._find_sharers(entry) if is_at_work(one)]
+
+    def _find_sharers(self, entry: AgentEntry) -> list[AgentEntry]:
+        """The agents of the same worktree, this one too."""
         if entry.worktree is None:
             return []
         path = entry.worktree.path
-        return [
-            repr(one.name)
-            for one in self.context.current.all()
-            if one.worktree is not None and one.worktree.path == path and is_at_work(one)
-        ]
+        everyone = self.context.current.all()
+        return [one for one in everyone if one.worktree is not None and one.worktree.path == path]
 
 
 def _expect_worktree(entry: AgentEntry) -> Worktree:

@@ -14,7 +14,7 @@ from quarterdeck.wire.session_options import SessionLimits, SessionOptions
 from quarterdeck.wire.worktrees import WorktreeOptions
 
 from ..api import AgentInfo, SpawnOptions
-from ..errors import NotAChildError
+from ..errors import InvalidOptionsError, NotAChildError
 from ..permissions.delegation import check_agent_limits, narrow_options
 from ..projections import OpenRequest
 from .agent_text import describe_agent, list_agent_facts
@@ -349,6 +349,8 @@ def _child_options(own: SessionOptions, model: str | None, a: SpawnArguments) ->
 def _child_worktree(a: SpawnArguments) -> WorktreeOptions | None:
     if a.worktree is None and a.base is None:
         return None
+    if a.worktree is False and a.base is not None:
+        raise InvalidOptionsError("an agent without a worktree has no base; omit one of the two")
     return WorktreeOptions(base=a.base, is_off=a.worktree is False)
 
 

@@ -33,7 +33,12 @@ from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.worktrees import Worktree
 
 from ..agent_entry import AgentEntry
-from ..worktrees.snapshots import WorktreeSnapshot, WorktreeSnapshots
+from ..worktrees.snapshots import (
+    WorktreeSnapshot,
+    WorktreeSnapshots,
+    describe_gone,
+    note_repositories,
+)
 from .acceptance import look_at
 from .api import ReviewSince
 from .comparison import Comparison, FileDifference, file_id_of, parse_content
@@ -93,6 +98,9 @@ class ChangeReader:
             if since is not None:
                 found = await asyncio.to_thread(self._since, found, marks, since)
         except (GitError, OSError) as error:
+            path = entry.worktree.path if entry.worktree is not None else ""
+            if path and turn is None and not await asyncio.to_thread(os.path.isdir, path):
+                raise ReviewError(describe_gone(path, entry.name)) from error
             raise ReviewError(f"the changes of {entry.name!r} cannot be read: {error}") from error
         return found
 
@@ -128,6 +136,7 @@ class ChangeReader:
             new=snapshot.tree,
             root=os.fsencode(repository.top),
             against=against,
+            notes=(note,) if (note := note_repositories(snapshot.repositories)) else (),
             repository=repository,
             is_normalized=True,
         )

@@ -28,6 +28,10 @@ class WorktreeInfo(Struct, frozen=True, kw_only=True):
     ahead: int = 0
     behind: int = 0
     is_dirty: bool = False
+    is_landed: bool = False
+    """All of it has landed as it is now, also what is not committed."""
+    repositories: tuple[str, ...] = ()
+    """Repositories within that are not covered: their files are neither shown nor landed."""
     size: int | None = None
     """Bytes on disk; None: not measured."""
     last_active: int = 0

@@ -103,7 +103,11 @@ class WorktreeBuilder:
             for record in self._records.all():
                 same = record.name == wanted.name and record.stage == "ready"
                 if same and _is_worktree_of(record, repository):
-                    return self._join(options.cwd, repository, record)
+                    return self._join_by_name(options.cwd, repository, record, wanted)
+            if wanted.name.startswith("-"):
+                raise InvalidOptionsError(
+                    f"worktree: the name {wanted.name!r} begins with '-'; use another"
+                )
         base, base_ref = _find_base(repository, wanted.base)
         tree = self._carried(repository, wanted) if wanted.carry else None
         name, branch, path = self._choose(repository, wanted.name, agent, settings)
@@ -258,6 +262,18 @@ class WorktreeBuilder:
         return MadeWorktree(
             worktree=record.worktree, cwd=_cwd_in(record.worktree, cwd), is_new=False
         )
+
+    def _join_by_name(
+        self, cwd: str, repository: GitRepository, record: WorktreeRecord, wanted: WorktreeOptions
+    ) -> MadeWorktree:
+        """A name is one for a new worktree too, so who joins is told."""
+        if wanted.base is not None or wanted.carry:
+            raise InvalidOptionsError(
+                f"worktree: {record.name!r} exists already, so that it can be given no base and no "
+                "changes; omit them to work there, or use another name"
+            )
+        notice = NoticePosted(title=f"Joined the worktree {record.name!r}, which exists already.")
+        return replace(self._join(cwd, repository, record), notices=(notice,))
 
     def _adopt(self, cwd: str, wanted: WorktreeOptions) -> MadeWorktree:
         path = wanted.path or ""
@@ -497,7 +513,8 @@ def _plain_name(name: str) -> str:
     plain = "".join(mark if mark.isalnum() or mark in "-_." else "-" for mark in name)
     while ".." in plain:
         plain = plain.replace("..", ".")
-    plain = plain.strip(".").removesuffix(".lock")
+    # Nothing that begins with "-" can be given to a command.
+    plain = plain.lstrip("-.").rstrip(".").removesuffix(".lock")
     return plain or "worktree"
 
 

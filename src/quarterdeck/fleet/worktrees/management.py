@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from quarterdeck.agent.checkpoints.file_state import path_line
 from quarterdeck.config.schema import WorktreeSettings
 from quarterdeck.system.errors import GitError
 from quarterdeck.system.git.references import resolve_commit
-from quarterdeck.system.git.repository import find_repository
+from quarterdeck.system.git.repository import GitRepository, find_repository
 from quarterdeck.system.git.worktree import open_worktree
 from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.errors import QuarterdeckError
@@ -27,6 +28,7 @@ from .api import TrashedWorktree, WorktreeInfo, WorktreeOutcome
 from .disposal import RemovedWorktree
 from .includes import read_patterns
 from .inspection import (
+    WorktreeContent,
     count_commits,
     inspect_worktree,
     is_merged,
@@ -124,6 +126,19 @@ def _was_merged(record: WorktreeRecord) -> bool:
     return head != worktree.base and base is not None and is_merged(repository, head, base)
 
 
+def _has_landed(
+    content: WorktreeContent,
+    repository: GitRepository,
+    record: WorktreeRecord,
+    records: WorktreeRecords,
+) -> bool:
+    """Whether all of a worktree is as it was merged."""
+    if record.landed is None or content.head != record.landed or content.repositories:
+        return False
+    left = leave_out_landed(content, repository, record, records.directory / "scratch")
+    return not left.is_dirty
+
+
 def describe_worktree(
     name: str,
     worktree: Worktree,
@@ -152,6 +167,7 @@ def describe_worktree(
         included = records.included(worktree.path)
         content = inspect_worktree(repository, included, read_patterns(worktree.repository))
         ahead, behind = count_commits(repository, worktree)
+        is_landed = record is not None and _has_landed(content, repository, record, records)
     except GitError as error:
         is_gone = not os.path.lexists(worktree.path)
         return replace(info, problem="it is gone" if is_gone else str(error))
@@ -161,6 +177,8 @@ def describe_worktree(
         ahead=ahead,
         behind=behind,
         is_dirty=content.is_dirty,
+        is_landed=is_landed,
+        repositories=tuple(path_line(one.rstrip(b"/")) for one in content.repositories),
         size=measure_directory(worktree.path) if measure else None,
     )
 
@@ -385,10 +403,11 @@ class WorktreeManagement:
         for one in records:
             if one.worktree.path == path:
                 return one
-        if worktree is not None:
-            raise WorktreeError(
-                f"{path!r} was not made by Quarterdeck and is never removed; use git for that"
-            )
+        for other, entries in (await self._users()).items():
+            if other == path or os.path.basename(other) == name:  # noqa: PTH119
+                is_adopted = any(one.worktree and one.worktree.is_adopted for one in entries)
+                who = "you made" if is_adopted else "nothing is known of"
+                raise WorktreeError(f"{who} the worktree {other!r}; use `git worktree remove`")
         raise NoSuchWorktreeError(name)
 
     async def _expect_idle(self, record: WorktreeRecord) -> list[AgentEntry]:

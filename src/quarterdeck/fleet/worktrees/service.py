@@ -36,7 +36,7 @@ from .builder import MadeWorktree, WorktreeBuilder
 from .commands import CommandContainment, run_worktree_command, worktree_variables
 from .disposal import WorktreeDisposal
 from .record import WorktreeRecords
-from .snapshots import WorktreeSnapshots
+from .snapshots import WorktreeSnapshots, describe_gone
 
 if TYPE_CHECKING:
     from ..agent_runner import AgentStart, SessionOpener
@@ -140,10 +140,7 @@ class WorktreeService:
                     f"the worktree {place!r} of {entry.name!r} was discarded; `quarterdeck "
                     f"worktrees restore {trash.id}` restores it"
                 )
-        raise AgentNotReadyError(
-            f"the worktree {place!r} of {entry.name!r} is gone; `quarterdeck worktrees recreate "
-            f"{entry.name}` makes it again from its branch"
-        )
+        raise AgentNotReadyError(describe_gone(place, entry.name))
 
     def wrap_opener(self, opener: "SessionOpener") -> "SessionOpener":
         """The same, after the set-up commands of a new worktree."""

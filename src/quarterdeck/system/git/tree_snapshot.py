@@ -108,6 +108,8 @@ class TreeRecorder:
         self.repository = repository
         self.objects = str(directory / "objects") if borrows else None
         """Where the objects of snapshots are, if not in the repository."""
+        self.repositories: tuple[bytes, ...] = ()
+        """Repositories within that are no submodules: the last snapshot has nothing of them."""
         self._directory = directory
         self._index = directory / "index"
         self._seconds = seconds
@@ -160,7 +162,9 @@ class TreeRecorder:
         ).data
 
     def _take(self, forced: Sequence[bytes]) -> str:
-        wanted, unwanted, size = self._sort(self._changed.find() | set(forced))
+        found = self._changed.find() | set(forced)
+        self.repositories = tuple(sorted(name[:-1] for name in found if name.endswith(b"/")))
+        wanted, unwanted, size = self._sort(found)
         if unwanted:
             words = ("update-index", "--force-remove", "-z", "--stdin")
             self.run(*words, given=b"\0".join(unwanted))

@@ -42,7 +42,9 @@ def preview_spans(preview: LandingPreview) -> list[Span]:
     counts = preview.counts
     target = sanitize_line(preview.target.branch, 60)
     if preview.is_empty:
-        return [(f"{target} has all of this work already; there is nothing to merge.", "warning")]
+        words = f"{target} has all of this work already; there is nothing to merge."
+        more = [(sanitize_text(preview.note), "warning")] if preview.note else []
+        return [(words, "warning"), *more]
     words = f"{counts.files} file{'s' * (counts.files != 1)}  +{counts.added} −{counts.removed}"
     found: list[Span] = [(f"{words} into {target}", "text")]
     if preview.uncommitted:
