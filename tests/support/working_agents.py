@@ -26,6 +26,10 @@ default = "run"
 parts = [{ tool = "shell", arguments = { command = "{{args}}" } }]
 [[scenes.run.replies]]
 parts = [{ text = "Done." }]
+[[scenes.stay.replies]]
+parts = [{ tool = "shell", arguments = { command = "{{args}}" } }]
+[[scenes.stay.replies]]
+parts = [{ text = "tick ", repeat = 4000, pause = 0.1 }]
 [[scenes.put.replies]]
 parts = [{ tool = "write", arguments = { path = "{{args}}", content = "{{args}}\\n" } }]
 [[scenes.put.replies]]
@@ -88,7 +92,8 @@ class WorkingLink(PlayedLink):
 class OwnAgents:
     """Opens our own agents, whose model has its commands from the prompt, beside played ones.
 
-    ``scene:run COMMAND`` runs a command, ``scene:put PATH`` writes a file with a tool.
+    ``scene:run COMMAND`` runs a command, ``scene:stay COMMAND`` too and then talks on,
+    ``scene:put PATH`` writes a file with a tool.
     """
 
     def __init__(self, home: Path, casting: Casting) -> None:

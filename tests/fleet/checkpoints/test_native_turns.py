@@ -1,13 +1,17 @@
 """Turns of our own agent in a fleet are recorded as those of every other."""
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from quarterdeck.agent.checkpoints.errors import FilesChangedError
-from quarterdeck.fleet.checkpoints.result_text import describe_turn
+from quarterdeck.agent.checkpoints.errors import FilesChangedError, NothingToUndoError
+from quarterdeck.fleet.checkpoints.result_text import describe_result, describe_turn
 from quarterdeck.fleet.checkpoints.selective_restore import FilesKeptError
 from quarterdeck.fleet.local import LocalFleet
 from quarterdeck.wire.content import text
@@ -184,6 +188,69 @@ async def test_file_tools_are_covered_where_no_snapshot_can_be_taken(
     assert any("commands in this turn cannot be undone" in one.title for one in notices)
     assert (await own.fleet.undo("ann")).restored == 1
     assert not (plain / "n.txt").exists()
+
+
+async def test_undo_says_what_is_not_recorded(own: OwnAgents, tmp_path: Path):
+    plain = big_directory(tmp_path)
+    await own.start(plain, "ann")
+    await prompt(own.fleet, "ann", "scene:run rm one; echo n > n.txt")
+    done = await own.fleet.undo("ann")
+    assert (done.restored, done.conversation) == (0, "rewound")
+    said = describe_result(done)
+    assert "Not recorded exactly: " in said and "is not in a git repository" in said
+    assert (plain / "n.txt").exists()
+    with pytest.raises(NothingToUndoError):
+        await own.fleet.undo("ann")
+
+
+HOST = """
+import asyncio, sys
+from pathlib import Path
+from quarterdeck.fleet.local import LocalFleet
+from quarterdeck.wire.content import text
+from quarterdeck.wire.events import ToolCallEnded
+from tests.support.scripted_fleet import Casting, events_of, places_in
+from tests.support.working_agents import OwnAgents
+
+async def main(home, work):
+    own = OwnAgents(Path(home), Casting())
+    async with LocalFleet.open(places_in(Path(home)), {}, open_session=own) as own.fleet:
+        await own.start(Path(work), "ann")
+        words = "scene:stay echo two >> a.txt; echo new > new.txt; echo x > x.log"
+        await own.fleet.send("ann", (text(words),))
+        while not any(isinstance(one, ToolCallEnded) for one in await events_of(own.fleet, "ann")):
+            await asyncio.sleep(0.02)
+        print("holds", flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def kill_host(home: Path, work: Path) -> None:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    words = [sys.executable, "-c", HOST, str(home), str(work)]
+    root = Path(__file__).parents[3]
+    with subprocess.Popen(words, cwd=root, env=environment, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"holds\n"
+        child.send_signal(signal.SIGKILL)
+        assert child.wait(SOON) == -signal.SIGKILL
+
+
+async def test_the_turn_of_a_killed_host_is_undone(tmp_path: Path, work: Path):
+    before = state_of(work)
+    await asyncio.to_thread(kill_host, tmp_path / "home", work)
+    async with LocalFleet.open(places_in(tmp_path / "home"), {}) as fleet:
+        async with asyncio.timeout(SOON):
+            while (await fleet.turns("ann"))[0].files == "none":
+                await asyncio.sleep(0.02)
+        (turn,) = await fleet.turns("ann")
+        assert "the host was killed" in turn.uncovered[0]
+        done = await fleet.undo("ann")
+        assert (done.restored, done.conversation) == (2, "rewound")
+        left = state_of(work)
+        assert left.pop(b"x.log") and left == before
 
 
 async def test_an_ignored_file_that_its_tools_write_is_covered(own: OwnAgents, work: Path):

@@ -128,7 +128,10 @@ class SessionFiles:
         write_whole(self.directory / TREES, names.encode())
 
     def describe(self, turn: WatchedTurn, trees: Iterable[WatchedTree]) -> tuple[Event, ...]:
-        """What a turn changed, as events; none if it changed nothing. Raises SnapshotError."""
+        """What a turn changed, as events; none if it changed nothing. Raises SnapshotError.
+
+        Of one that ran commands where no snapshot could be taken, at least that is written.
+        """
         shadows = {tree.top: tree.shadow for tree in trees}
         found = _TurnChanges(turn)
         for segment, others in zip(turn.pending.segments, turn.others, strict=True):
@@ -145,7 +148,7 @@ class SessionFiles:
             if not any(path in segment.excluded for segment in turn.pending.segments):
                 found.add_unseen(change)
         changes = found.all()
-        if not changes:
+        if not changes and not (turn.problems and turn.runs_commands):
             return ()
         uncovered = (*turn.problems, *describe_uncovered(changes, self.root))
         return (self._checkpoint(turn.pending.turn, changes, uncovered, found.shared),)
@@ -400,6 +403,8 @@ class SessionWatch:
         written = [use.resolved for use in call.paths if use.access == "write"]
         if call.kind in _CHANGING:
             turn.claims.update(written)
+        else:
+            turn.runs_commands = True
         files, kept = await self._open_files(), turn.pending.preimages
         for path in map(os.fsencode, written):
             if path not in kept:

@@ -91,6 +91,8 @@ class WatchedTurn:
         self.met: dict[SessionId, WatchedTurn] = {}
         """Turns that ran at the same time in one of its trees, the last of each agent."""
         self.problems: list[str] = []
+        self.runs_commands = False
+        """It ran something that may have changed what no tool call names."""
         self.save = save
 
     def close_segment(
