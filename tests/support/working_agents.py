@@ -4,16 +4,37 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from quarterdeck.drivers.driver import DriverSession, EventSink
 from quarterdeck.drivers.link import TurnOutcome
-from quarterdeck.fleet.api import AgentInfo
+from quarterdeck.fleet.agent_entry import is_own_agent
+from quarterdeck.fleet.agent_runner import AgentStart
+from quarterdeck.fleet.api import AgentInfo, SpawnOptions
 from quarterdeck.fleet.local import LocalFleet
+from quarterdeck.fleet.native_driver import open_native
 from quarterdeck.wire.content import ContentBlock, TextContent, text
 from quarterdeck.wire.events import ToolCallEnded, ToolCallStarted
 from quarterdeck.wire.ids import ToolCallId, new_request_id
 from tests.support.deadlines import SOON
-from tests.support.scripted_fleet import Casting, PlayedLink, new_agent
+from tests.support.scripted_fleet import Casting, PlayedLink, new_agent, places_in
 
-__all__ = ["WorkingLink", "at_work", "prompt", "workers"]
+__all__ = ["OwnAgents", "WorkingLink", "at_work", "begin_own", "end_own", "prompt", "workers"]
+
+_SCRIPT = """
+version = 1
+default = "run"
+[[scenes.run.replies]]
+parts = [{ tool = "shell", arguments = { command = "{{args}}" } }]
+[[scenes.run.replies]]
+parts = [{ text = "Done." }]
+[[scenes.stay.replies]]
+parts = [{ tool = "shell", arguments = { command = "{{args}}" } }]
+[[scenes.stay.replies]]
+parts = [{ text = "tick ", repeat = 4000, pause = 0.1 }]
+[[scenes.put.replies]]
+parts = [{ tool = "write", arguments = { path = "{{args}}", content = "{{args}}\\n" } }]
+[[scenes.put.replies]]
+parts = [{ text = "Done." }]
+"""
 
 
 class WorkingLink(PlayedLink):
@@ -66,6 +87,51 @@ class WorkingLink(PlayedLink):
     async def _run(self, command: str) -> None:
         child = await asyncio.create_subprocess_exec("/bin/sh", "-c", command, cwd=self.cwd)
         assert await child.wait() == 0, command
+
+
+class OwnAgents:
+    """Opens our own agents, whose model has its commands from the prompt, beside played ones.
+
+    ``scene:run COMMAND`` runs a command, ``scene:stay COMMAND`` too and then talks on,
+    ``scene:put PATH`` writes a file with a tool.
+    """
+
+    def __init__(self, home: Path, casting: Casting) -> None:
+        self._places = places_in(home)
+        self._casting = casting
+        self._script = home.parent / "working.toml"
+        self.fleet: LocalFleet
+
+    async def __call__(self, start: AgentStart, sink: EventSink) -> DriverSession:
+        if is_own_agent(start.spawn.options):
+            return await open_native(start, self._places, {}, self.fleet.journal)
+        return await self._casting(start, sink)
+
+    async def start(self, cwd: Path, name: str, **options: Any) -> AgentInfo:
+        """One in full auto that is ready."""
+        await asyncio.to_thread(self._script.write_text, _SCRIPT)
+        options = {"model": f"scripted/{self._script}", "mode": "full-auto", **options}
+        await self.fleet.spawn(SpawnOptions.of(cwd=str(cwd), name=name, **options))
+        (info,) = await self.fleet.wait([name], timeout=SOON)
+        return info
+
+
+async def begin_own(fleet: LocalFleet, cwd: Path, name: str, command: str) -> None:
+    """Have one of our own agents run a command, and hold its turn until ``end_own``.
+
+    The directory must ignore ``*.flag``.
+    """
+    until = f"touch {name}-held.flag; until [ -e {name}-go.flag ]; do sleep 0.02; done"
+    await fleet.send(name, (text(f"scene:run {command}; {until}"),))
+    async with asyncio.timeout(SOON):
+        while not await asyncio.to_thread((cwd / f"{name}-held.flag").exists):
+            await asyncio.sleep(0.02)
+
+
+async def end_own(fleet: LocalFleet, cwd: Path, name: str) -> None:
+    """Let it end its turn."""
+    await asyncio.to_thread((cwd / f"{name}-go.flag").touch)
+    await fleet.wait([name], timeout=SOON)
 
 
 def workers() -> Casting:

@@ -36,7 +36,7 @@ from .environment import (
 from .instructions import NestedInstructions
 from .library import attach_library
 from .library.folders import profile_folders
-from .ports import NO_HOOKS, NO_SERVERS, Hooks, SessionClock, ToolServers
+from .ports import NO_HOOKS, NO_SERVERS, Hooks, SessionClock, ToolServers, TurnRecorder
 from .recovery import FORKED, close_children
 from .resume import ResumeState, allow_for_damage, read_resume_state, shared_events
 from .session import Session
@@ -84,6 +84,8 @@ class NativeSessionOptions(Struct, frozen=True, kw_only=True):
     make_model: Callable[[str], Model] | None = None
     """Makes a model from its name, in a thread; None for those of the known vendors."""
     pace: SessionClock = field(default_factory=SessionClock)
+    recorder: TurnRecorder | None = None
+    """Records what turns do to files; None: the session does it itself."""
 
     @classmethod
     def of(cls, **fields: Any) -> "NativeSessionOptions":
@@ -454,6 +456,7 @@ class NativeAgent:
             if session_environment.settings.checkpoints.enabled
             else None,
             checkpoint_patience=session_environment.settings.checkpoints.patience,
+            recorder=options.recorder,
             find_sandbox=system.sandbox,
             pace=options.pace,
             hear=find_telemetry(),

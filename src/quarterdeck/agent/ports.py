@@ -20,7 +20,7 @@ from quarterdeck.policy.gate import Gate
 from quarterdeck.wire.clock import MonotonicClock
 from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.events import ContextAdded, Event, NoticePosted, Prompted
-from quarterdeck.wire.ids import new_message_id
+from quarterdeck.wire.ids import TurnId, new_message_id
 
 from .conversation import Conversation
 from .instructions import NestedInstructions
@@ -44,6 +44,7 @@ __all__ = [
     "SessionClock",
     "ToolServers",
     "Turn",
+    "TurnRecorder",
     "TurnWatch",
     "UnboundedWindow",
     "add_hook_context",
@@ -112,6 +113,18 @@ class NoTurnWatch:
 
 
 NO_TURN_WATCH = NoTurnWatch()
+
+
+class TurnRecorder(Protocol):
+    """Records what turns of a session do to files, in the place of the session's own snapshots."""
+
+    def watch(self, turn: TurnId) -> TurnWatch:
+        """Who watches a turn that begins."""
+        ...
+
+    async def settle(self) -> None:
+        """Wait until what turns that were cancelled left is written down."""
+        ...
 
 
 def make_snapshot_notice(problem: str) -> NoticePosted:

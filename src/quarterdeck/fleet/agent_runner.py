@@ -26,6 +26,7 @@ from .live_index import LiveIndex, LogWriter
 from .prompt_queue import PromptQueues
 
 if TYPE_CHECKING:
+    from quarterdeck.agent.ports import TurnRecorder
     from quarterdeck.agent.tools.tool import Tool
     from quarterdeck.policy.rules import Rule
     from quarterdeck.terminal.headless_terminal import HeadlessTerminal
@@ -57,6 +58,8 @@ class AgentStart:
     """What is written to the log right after the start, such as the worktree that it works in."""
     rules: "tuple[Rule, ...]" = ()
     """Rules for our own agent, besides those of the options."""
+    recorder: "TurnRecorder | None" = None
+    """Records what turns of our own agent do to files; those of others are known by their events."""
     on_terminal: "Callable[[HeadlessTerminal], None] | None" = None
     """Called with where the agent runs, if in a terminal, as soon as its process is there."""
 
@@ -97,7 +100,6 @@ class AgentRunner:
         """Once it is open."""
         self.terminal: HeadlessTerminal | None = None
         """Where it runs, if it does in one; also while it is starting."""
-        self._start = replace(start, on_terminal=self._runs_in)
         self._opener = opener
         self._current = current
         self._notes = notes
@@ -105,6 +107,7 @@ class AgentRunner:
         self._turns = checkpoints.attach(
             lambda: current.get(start.session), start.around, self._write
         )
+        self._start = replace(start, on_terminal=self._runs_in, recorder=self._turns)
         self._fate: _Fate | None = None
         self._ending = asyncio.Event()
         self._killing = asyncio.Event()

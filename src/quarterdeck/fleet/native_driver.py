@@ -111,6 +111,7 @@ async def open_native(
         ),
         rules=start.rules,
         make_tools=lambda: _tools(start),
+        recorder=start.recorder,
     )
     own = {**environment, **options.variables}
     agent = NativeAgent(places, own, store=SharedStore(journal))

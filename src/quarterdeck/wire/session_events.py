@@ -254,7 +254,8 @@ class Checkpointed(Value, frozen=True, kw_only=True, tag_field="type", tag="chec
     manifest: str
     """The digest of the list of changes, which is kept beside the log."""
     changed: int
-    """How many files: created, changed and deleted ones."""
+    """How many files: created, changed and deleted ones; 0: it may have changed some, and why
+    that is not known is in ``uncovered``."""
     created: int = 0
     deleted: int = 0
     paths: tuple[str, ...] = ()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .snapshot import PendingSnapshot, TurnSnapshots
     from .turn_history import MoveOptions, TurnHistory, TurnLedger
 
-__all__ = ["Checkpoints", "SessionLog"]
+__all__ = ["Checkpoints", "SessionLog", "may_change_files"]
 
 _log = logging.getLogger(__name__)
 _HURRY = 0.5
@@ -84,6 +84,7 @@ class Checkpoints:
         self._conversation = conversation
         self._turns = turns
         self._state = setup.checkpoints
+        self._recorder = setup.recorder if self._state is not None else None
         self._snapshots: TurnSnapshots | None = None
         self._history: TurnHistory | None = None
         self._watch: _Watch | None = None
@@ -92,6 +93,8 @@ class Checkpoints:
         """Who watches a turn that begins."""
         if self._state is None:
             return NO_TURN_WATCH
+        if self._recorder is not None:
+            return self._recorder.watch(turn)
         self._watch = _Watch(self, turn, self._watch)
         return self._watch
 
@@ -117,6 +120,8 @@ class Checkpoints:
         watch, self._watch = self._watch, None
         if watch is not None:
             await watch.settle()
+        if self._recorder is not None:
+            await self._recorder.settle()
 
     async def ledger(self) -> "TurnLedger":
         """The turns so far."""
@@ -266,7 +271,7 @@ class _Watch:
 
     async def before_call(self, turn: "Turn", call: "Call") -> None:
         """Keep what the call may change; if that is not possible, a notice says so once."""
-        if not _may_change(call):
+        if not may_change_files(call):
             return
         try:
             async with self._snapshots:
@@ -349,7 +354,7 @@ def _problem(error: Exception) -> str:
     return f"an error in the program: {error!r}"
 
 
-def _may_change(call: "Call") -> bool:
+def may_change_files(call: "Call") -> bool:
     """Whether a call may change files; of one that names neither path nor command its kind says."""
     if call.command is None and not call.paths:
         return call.kind in _CHANGING or call.tool in _BY_OTHERS

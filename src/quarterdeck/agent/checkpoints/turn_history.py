@@ -393,22 +393,21 @@ class TurnHistory:
     def _way_back(self, turns: list[TurnState]) -> tuple[FileChange, ...]:
         """From what the newest of the turns left to what the oldest found; newest first.
 
-        Where someone changed a file between two of them, it starts at what is not there: the
-        file counts as changed since.
+        Where someone changed a file between two of them, or may have changed it during one, it
+        starts at what is not there: the file counts as changed since.
         """
         found: dict[bytes, FileChange] = {}
         for turn in turns:
-            for change in self._manifest(turn).changes:
+            manifest = self._manifest(turn)
+            shared = {one.path for one in manifest.shared}
+            for change in reversed(manifest.changes):
                 later = found.get(change.path)
-                if later is None:
-                    found[change.path] = change.reversed
-                elif later.after == change.after:
-                    found[change.path] = replace(later, after=change.before)
-                else:
-                    astray = FileState(kind="file", digest="changed between two turns")
-                    found[change.path] = FileChange(
-                        path=change.path, before=astray, after=change.before
-                    )
+                before = change.after if later is None else later.before
+                if change.path in shared or (later is not None and later.after != change.after):
+                    before = FileState(kind="file", digest="changed by another")
+                found[change.path] = FileChange(
+                    path=change.path, before=before, after=change.before
+                )
         return tuple(change for change in found.values() if change.before != change.after)
 
     def _together(self, turns: list[TurnState]) -> Manifest:

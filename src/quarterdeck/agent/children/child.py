@@ -408,6 +408,7 @@ async def _setup(setup: SessionSetup, wanted: ChildRequest) -> SessionSetup:
         spending=wanted.spending,
         beside=None,
         checkpoints=None,
+        recorder=None,
         hooks=ParentHooks(setup.hooks),
         goal=None,
     )

@@ -88,6 +88,8 @@ class UndoResult(Struct, frozen=True, kw_only=True):
     forced: bool = False
     """Later changes by others were overwritten; a redo brings them back."""
     conversation: ConversationOutcome = "unchanged"
+    uncovered: tuple[str, ...] = ()
+    """What is not, or not exactly, recorded of the turns, and why."""
 
 
 class FleetCheckpoints(Protocol):

@@ -20,7 +20,6 @@ async def finish_left_over(
     kept: TurnSnapshots,
     session: SessionId,
     *,
-    is_native: bool,
     settings: CheckpointSettings,
     write: Callable[[Event, TurnId], Awaitable[None]],
 ) -> None:
@@ -29,24 +28,22 @@ async def finish_left_over(
     ``write`` appends an event of a turn to the log. Raises OSError.
     """
     await history.finish()
-    if is_native:
-        found = await asyncio.to_thread(_read_own, kept)
-        files: SessionFiles | TurnSnapshots = kept
-    else:
-        found = await snapshots.recover(session, kept.directory, kept.root, settings)
-        files = SessionFiles(kept.directory, kept.root)
-    if found is None:
-        return
-    turn, events = found
-    known = {one.id: one.checkpoint for one in (await history.ledger()).turns}
-    if turn in known and known[turn] is None:
-        for event in events:
-            await write(event, turn)
-    await asyncio.to_thread(files.forget)
+    own = await asyncio.to_thread(_read_own, kept)
+    watched = await snapshots.recover(session, kept.directory, kept.root, settings)
+    left = ((own, kept), (watched, SessionFiles(kept.directory, kept.root)))
+    for found, files in left:
+        if found is None:
+            continue
+        turn, events = found
+        known = {one.id: one.checkpoint for one in (await history.ledger()).turns}
+        if turn in known and known[turn] is None:
+            for event in events:
+                await write(event, turn)
+        await asyncio.to_thread(files.forget)
 
 
 def _read_own(kept: TurnSnapshots) -> tuple[TurnId, tuple[Event, ...]] | None:
-    """The same for our own agent, which notes its turns itself."""
+    """What our own agent notes of a turn itself, where no fleet watches it."""
     pending = kept.left_over()
     if pending is None:
         return None

@@ -37,6 +37,8 @@ def _result_lines(result: UndoResult) -> Iterator[str]:
         yield f"Not changed: {one.path}: {one.reason}"
     if len(result.kept) > _MOST_NAMED:
         yield f"Not changed: {len(result.kept) - _MOST_NAMED} more files"
+    for reason in result.uncovered[:_MOST_NAMED]:
+        yield f"Not recorded exactly: {reason}"
     if result.forced:
         yield "Later changes were overwritten; redo brings them back."
 

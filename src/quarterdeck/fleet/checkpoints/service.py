@@ -11,6 +11,7 @@ from quarterdeck.agent.checkpoints import delete_checkpoints
 from quarterdeck.agent.checkpoints.errors import ContentMissingError, SnapshotError
 from quarterdeck.agent.checkpoints.snapshot import TurnSnapshots
 from quarterdeck.agent.checkpoints.turn_history import MoveOptions, TurnHistory
+from quarterdeck.agent.ports import NO_TURN_WATCH, TurnWatch, make_snapshot_notice
 from quarterdeck.config.places import Places
 from quarterdeck.config.schema import CheckpointSettings
 from quarterdeck.drivers.driver import DriverSession, EventSink
@@ -41,6 +42,7 @@ from .session_moves import (
 )
 from .turn_snapshots import (
     FleetSnapshots,
+    OwnTurnWatch,
     SessionFiles,
     SessionWatch,
     load_checkpoint_settings,
@@ -164,9 +166,8 @@ class CheckpointService:
             for session in await asyncio.to_thread(self._find_left_over, "turn"):
                 try:
                     entry = await self._current.find(session)
-                    if not entry.is_native:
-                        async with self._locks[session]:
-                            await self._recover(entry)
+                    async with self._locks[session]:
+                        await self._recover(entry)
                 except NoSuchAgentError:
                     continue
                 except (QuarterdeckError, OSError) as error:
@@ -266,6 +267,8 @@ class CheckpointService:
             if writes:
                 # Files that are put where a worktree was would keep it from being restored.
                 await self._check_place(await self._current.find(entry.session))
+            await self._snapshots.settle(entry.session)
+            await self._notes.settled()
             if session is None:
                 await self._recover(entry)
             files = await self._open_files(entry)
@@ -380,7 +383,6 @@ class CheckpointService:
             await self._open_history(entry),
             await self._open_kept(entry),
             entry.session,
-            is_native=entry.is_native,
             settings=await self.load_settings(entry.spawn.options.cwd),
             write=write,
         )
@@ -412,19 +414,30 @@ class AgentTurns:
     async def open(self) -> None:
         """Get ready, before the agent starts."""
         self._settings = await self._service.load_settings(self._around.cwd)
-        if not self._entry_of().is_native:
-            self._watch = SessionWatch(
-                self._service.snapshots,
-                self._around,
-                lambda: self._entry_of().name,
-                self._settings,
-                self._sink,
-            )
+        self._watch = SessionWatch(
+            self._service.snapshots,
+            self._around,
+            lambda: self._entry_of().name,
+            self._settings,
+            self._sink,
+            make_snapshot_notice if self._entry_of().is_native else None,
+        )
 
     async def warm(self) -> None:
-        """Take a first snapshot while the agent starts."""
-        if self._watch is not None:
+        """Take a first snapshot while the agent starts; ours has its own when it needs one."""
+        if self._watch is not None and not self._entry_of().is_native:
             await self._watch.warm()
+
+    def watch(self, turn: TurnId) -> TurnWatch:
+        """Who watches a turn of our own agent, whose events are not heard here."""
+        if self._watch is None or not self._settings.enabled:
+            return NO_TURN_WATCH
+        return OwnTurnWatch(self._watch, turn)
+
+    async def settle(self) -> None:
+        """Wait until what an interrupted turn did is written down."""
+        if self._watch is not None:
+            await self._watch.settle()
 
     async def before(self, event: Event) -> None:
         """Called with each event of the agent before it is written."""
@@ -444,15 +457,7 @@ class AgentTurns:
         entry = self._entry_of()
         await self._service.wait_recovered()
         async with self._service.lock_of(entry.session):
-            content = await self._service.add_note(entry, content)
-            if not entry.is_native or not self._settings.enabled:
-                yield content
-                return
-            roots = self._around.roots
-            async with self._service.snapshots.run_beside(
-                entry.session, entry.name, roots, self._settings
-            ):
-                yield content
+            yield await self._service.add_note(entry, content)
 
 
 def _expect_conversation(

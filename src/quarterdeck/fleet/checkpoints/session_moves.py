@@ -156,7 +156,18 @@ def make_result(
         ),
         forced=event.forced,
         conversation=conversation,
+        uncovered=_uncovered(event, ledger),
     )
+
+
+def _uncovered(event: Rewound | Redone, ledger: TurnLedger) -> tuple[str, ...]:
+    """What is not recorded of the turns that were undone, but for the files that are named."""
+    if isinstance(event, Redone):
+        return ()
+    done = [one.checkpoint for one in ledger.turns if one.id in event.files]
+    found = dict.fromkeys(reason for one in done if one is not None for reason in one.uncovered)
+    named = tuple(f"{path}: " for path in event.kept)
+    return tuple(one for one in found if not one.startswith(named))
 
 
 def make_turn_info(turn: TurnState) -> TurnInfo:

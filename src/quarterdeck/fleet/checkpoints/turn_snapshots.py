@@ -1,17 +1,21 @@
-"""What turns of agents that we drive do to files: recorded as they begin and end.
+"""What turns of a fleet's agents do to files: recorded as they begin and end.
 
 A ``SessionWatch`` sees the events of an agent. The agent gets its prompt when the snapshot of its
 directories is on disk, so that nothing it does can come before it; the end of its turn is written
-when the second one is taken. Of a turn whose host was killed the first snapshot is left, and the
-next host takes the second.
+when the second one is taken. Our own agent tells before each call what it is about to do: its
+first snapshot is taken before the first call that may change something, and what its tools are
+about to change is kept besides, for files that no snapshot has. Of a turn whose host was killed
+the first snapshot is left, and the next host takes the second.
 """
 
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET
@@ -21,11 +25,14 @@ from quarterdeck.agent.checkpoints.errors import SnapshotError
 from quarterdeck.agent.checkpoints.file_state import (
     BlobStore,
     FileChange,
+    FileState,
     Manifest,
     SharedPath,
     path_text,
+    read_file_state,
     write_whole,
 )
+from quarterdeck.agent.checkpoints.service import may_change_files
 from quarterdeck.agent.checkpoints.snapshot import describe_uncovered
 from quarterdeck.config.errors import ConfigError
 from quarterdeck.config.loader import load_config
@@ -34,7 +41,10 @@ from quarterdeck.config.schema import CheckpointSettings
 from quarterdeck.config.trust import TrustStore
 from quarterdeck.config.workspace import find_workspace
 from quarterdeck.drivers.driver import EventSink
+from quarterdeck.journal.errors import JournalError
+from quarterdeck.policy.call import Call
 from quarterdeck.policy.foreign_calls import CallContext, call_from_tool
+from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
     Checkpointed,
     Event,
@@ -47,14 +57,18 @@ from quarterdeck.wire.events import (
     TurnStarted,
 )
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
-from quarterdeck.wire.tasks import BackgroundTasks
+from quarterdeck.wire.tasks import BackgroundTasks, start_task
 from quarterdeck.wire.tool_calls import Diff, ToolKind
 
 from .work_trees import PendingTurn, WatchedTree, WatchedTurn, WorkTrees
 
+if TYPE_CHECKING:
+    from quarterdeck.agent.ports import Turn
+
 __all__ = [
     "LOST_HOST",
     "FleetSnapshots",
+    "OwnTurnWatch",
     "SessionFiles",
     "SessionWatch",
     "make_undo_notice",
@@ -83,6 +97,8 @@ class SessionFiles:
         self.directory = directory
         self.blobs = BlobStore(directory / "blobs")
         self.root = root
+        self._saving = threading.Lock()
+        """Two trees, or a tree and a call, may save at the same time."""
 
     @classmethod
     def find(cls, state: Path, session: SessionId, cwd: str) -> "SessionFiles":
@@ -91,8 +107,14 @@ class SessionFiles:
 
     def save(self, pending: PendingTurn) -> None:
         """Put a turn that runs on disk."""
-        make_private(self.directory)
-        write_whole(self.directory / _PENDING, msgspec.msgpack.encode(pending))
+        with self._saving:
+            make_private(self.directory)
+            write_whole(self.directory / _PENDING, msgspec.msgpack.encode(pending))
+
+    def read(self, path: bytes) -> FileState | None:
+        """What is there, kept; a directory is nothing, as for git. Raises OSError."""
+        found = read_file_state(path, self.blobs)
+        return None if found is not None and found.kind == "other" else found
 
     def forget(self) -> None:
         """The turn is in the log."""
@@ -106,7 +128,10 @@ class SessionFiles:
         write_whole(self.directory / TREES, names.encode())
 
     def describe(self, turn: WatchedTurn, trees: Iterable[WatchedTree]) -> tuple[Event, ...]:
-        """What a turn changed, as events; none if it changed nothing. Raises SnapshotError."""
+        """What a turn changed, as events; none if it changed nothing. Raises SnapshotError.
+
+        Of one that ran commands where no snapshot could be taken, at least that is written.
+        """
         shadows = {tree.top: tree.shadow for tree in trees}
         found = _TurnChanges(turn)
         for segment, others in zip(turn.pending.segments, turn.others, strict=True):
@@ -118,8 +143,12 @@ class SessionFiles:
             for change in changes:
                 if change.path not in excluded:
                     found.add(change, segment.agents, others)
+        for path, before in turn.pending.preimages.items():
+            change = FileChange(path=path, before=before, after=self.read(path))
+            if not any(path in segment.excluded for segment in turn.pending.segments):
+                found.add_unseen(change)
         changes = found.all()
-        if not changes:
+        if not changes and not (turn.problems and turn.runs_commands):
             return ()
         uncovered = (*turn.problems, *describe_uncovered(changes, self.root))
         return (self._checkpoint(turn.pending.turn, changes, uncovered, found.shared),)
@@ -156,6 +185,7 @@ class _TurnChanges:
 
     def __init__(self, turn: WatchedTurn) -> None:
         self._mine = _real_paths(turn.claims)
+        self._met = tuple(turn.met.values())
         self._claims: dict[int, set[bytes]] = {}
         self._changes: list[FileChange] = []
         self._last: dict[bytes, int] = {}
@@ -181,6 +211,11 @@ class _TurnChanges:
             return
         self._last[change.path] = len(self._changes)
         self._changes.append(change)
+
+    def add_unseen(self, change: FileChange) -> None:
+        """Take a change that a tool made, if no snapshot has the file."""
+        if change.path not in self._last:
+            self.add(change, tuple(sorted({one.name for one in self._met})), self._met)
 
     def all(self) -> tuple[FileChange, ...]:
         """The changes, by path, those of one path in their order."""
@@ -243,28 +278,11 @@ class FleetSnapshots:
         self.work = BackgroundTasks()
         """What goes on after a turn has ended."""
 
-    @asynccontextmanager
-    async def run_beside(
-        self,
-        session: SessionId,
-        name: str,
-        roots: tuple[str, ...],
-        settings: CheckpointSettings,
-    ) -> AsyncGenerator[None]:
-        """A turn of an agent that records itself: others are notified that it runs here."""
-        turn = WatchedTurn(session, name, TurnId(""), None)
-        trees: list[WatchedTree] = []
-        with suppress(SnapshotError):
-            trees = await self.trees.find(roots, settings)
-        for tree in trees:
-            with suppress(SnapshotError):
-                await tree.begin(turn)
-        try:
-            yield
-        finally:
-            for tree in trees:
-                with suppress(SnapshotError):
-                    await tree.finish(turn)
+    async def settle(self, session: SessionId) -> None:
+        """Wait until what an interrupted turn of a session did is written down."""
+        name = _task_name(session)
+        if under_way := [task for task in self.work if task.get_name() == name]:
+            await asyncio.wait(under_way)
 
     async def recover(
         self, session: SessionId, directory: Path, root: bytes, settings: CheckpointSettings
@@ -300,6 +318,7 @@ class SessionWatch:
         name: tells the agent's name, which may change.
         roots: the directories that it works in; the first is its working directory.
         sink: writes events about its turns.
+        make_notice: what a person is shown when a tree cannot be written down.
     """
 
     def __init__(
@@ -309,6 +328,7 @@ class SessionWatch:
         name: Callable[[], str],
         settings: CheckpointSettings,
         sink: EventSink,
+        make_notice: Callable[[str], NoticePosted] | None = None,
     ) -> None:
         assert context.session is not None
         self._session = SessionId(context.session)
@@ -317,6 +337,7 @@ class SessionWatch:
         self._name = name
         self._settings = settings
         self._sink = sink
+        self._make_notice = make_notice or make_undo_notice
         self._files: SessionFiles | None = None
         self._turn: WatchedTurn | None = None
         self._trees: list[WatchedTree] = []
@@ -337,7 +358,7 @@ class SessionWatch:
         """Take note of an event of the agent that is to be written; at its end, record the turn."""
         match event:
             case TurnEnded(stop=stop) if self._turn is not None:
-                await self._finish(is_hurried=stop == "cancelled")
+                await self.finish(is_hurried=stop == "cancelled")
             case ToolCallStarted() | ToolCallUpdated() | ToolCallEnded():
                 self._listen(event)
             case _:
@@ -346,7 +367,7 @@ class SessionWatch:
     async def after(self, event: Event, turn: TurnId | None) -> None:
         """Take note of an event that is written; a turn that starts waits for its snapshot."""
         if isinstance(event, TurnStarted) and turn is not None and self._settings.enabled:
-            await self._begin(turn)
+            await self.begin(turn)
 
     async def settle(self) -> None:
         """Wait until what an interrupted turn did is written down."""
@@ -355,29 +376,57 @@ class SessionWatch:
 
     # The turn
 
-    async def _begin(self, id_: TurnId) -> None:
+    async def begin(self, id_: TurnId) -> None:
+        """Record a turn from now on; one that cannot be recorded gets a notice."""
         await self.settle()
+        files = await self._open_files()
+        turn = WatchedTurn(self._session, self._name(), id_, files.save)
+        self._turn, self._trees = turn, []
         try:
-            files = await self._open_files()
-            turn = WatchedTurn(self._session, self._name(), id_, files.save)
             trees = await self._snapshots.trees.find(self._context.roots, self._settings)
             await asyncio.to_thread(files.name_trees, trees)
-            self._turn, self._trees = turn, trees
+            self._trees = trees
             for tree in trees:
                 await tree.begin(turn)
         except (SnapshotError, OSError) as error:
-            await self._tell(id_, error)
+            turn.problems.append(str(error))
+            await self.tell(id_, error)
         except Exception as error:  # a turn goes on, also where nothing can be recorded
             _log.exception("could not take a snapshot for agent %s", self._session)
-            await self._tell(id_, error)
+            await self.tell(id_, error)
 
-    async def _finish(self, *, is_hurried: bool) -> None:
-        turn, self._turn = self._turn, None
-        assert turn is not None
+    async def keep(self, call: Call) -> None:
+        """Keep what is at the paths that a call of our own agent is about to change."""
+        turn = self._turn
+        if turn is None:
+            return
+        written = [use.resolved for use in call.paths if use.access == "write"]
+        if call.kind in _CHANGING:
+            turn.claims.update(written)
+        else:
+            turn.runs_commands = True
+        files, kept = await self._open_files(), turn.pending.preimages
+        for path in map(os.fsencode, written):
+            if path not in kept:
+                kept[path] = await asyncio.to_thread(files.read, path)
+                await asyncio.to_thread(files.save, turn.pending)
+
+    async def finish(
+        self, *, is_hurried: bool, beginning: "asyncio.Task[None] | None" = None
+    ) -> None:
+        """The turn is over: write down what it did, once its beginning is written."""
         self._kinds.clear()
-        work = self._record(turn, self._trees)
-        self._finishing = self._snapshots.work.start(work, name=f"checkpoint of {self._session}")
+        self._finishing = self._snapshots.work.start(
+            self._conclude(beginning), name=_task_name(self._session)
+        )
         await asyncio.wait([self._finishing], timeout=_HURRY if is_hurried else None)
+
+    async def _conclude(self, beginning: "asyncio.Task[None] | None") -> None:
+        if beginning is not None:
+            await asyncio.wait([beginning])
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            await self._record(turn, self._trees)
 
     async def _record(self, turn: WatchedTurn, trees: list[WatchedTree]) -> None:
         files = await self._open_files()
@@ -387,20 +436,25 @@ class SessionWatch:
                 await tree.finish(turn)
             except SnapshotError as error:
                 turn.problems.append(str(error))
-                await self._tell(turn.pending.turn, error)
+                await self.tell(turn.pending.turn, error)
         try:
             events = await asyncio.to_thread(files.describe, turn, trees)
         except (SnapshotError, OSError) as error:
-            await self._tell(turn.pending.turn, error)
+            await self.tell(turn.pending.turn, error)
+            turn.problems.append(str(error))
+            turn.pending.segments, turn.others = [], []
+            with suppress(OSError):  # what tools kept is there
+                events = await asyncio.to_thread(files.describe, turn, ())
         for event in events:
             await self._sink(event, turn=turn.pending.turn)
         await asyncio.to_thread(files.forget)
 
-    async def _tell(self, turn: TurnId, error: Exception) -> None:
+    async def tell(self, turn: TurnId, error: Exception) -> None:
+        """Show a person why something of a turn is not recorded, once."""
         problem = str(error)
         if problem != self._reported:
             self._reported = problem
-            await self._sink(make_undo_notice(problem), turn=turn)
+            await self._sink(self._make_notice(problem), turn=turn)
 
     async def _open_files(self) -> SessionFiles:
         if self._files is None:
@@ -430,6 +484,49 @@ class SessionWatch:
             os.path.normpath(os.path.join(self._context.cwd, path))  # noqa: PTH118
             for path in named
         )
+
+
+class OwnTurnWatch:
+    """Watches a turn of our own agent in a fleet; a ``TurnWatch``.
+
+    Nothing is recorded until a call comes that may change something.
+    """
+
+    def __init__(self, session: SessionWatch, turn: TurnId) -> None:
+        self._session = session
+        self._turn = turn
+        self._lock = asyncio.Lock()
+        self._beginning: asyncio.Task[None] | None = None
+        self._is_over = False
+
+    async def before_call(self, turn: "Turn", call: Call) -> None:
+        """Keep what the call may change; if that is not possible, a notice says so."""
+        if self._is_over or not may_change_files(call):
+            return
+        try:
+            async with self._lock:
+                if self._beginning is None:
+                    # A task of its own: who cancels the call must not leave half of it behind.
+                    work = self._session.begin(self._turn)
+                    self._beginning = start_task(work, name="checkpoint: begin")
+                await asyncio.shield(self._beginning)
+                await self._session.keep(call)
+        except JournalError:
+            raise
+        except Exception as error:  # a turn goes on, also where nothing can be kept
+            if not isinstance(error, QuarterdeckError | OSError):
+                _log.exception("could not keep files for turn %s", self._turn)
+            await self._session.tell(self._turn, error)
+
+    async def finish(self, turn: "Turn", *, hurried: bool = False) -> None:
+        """Write down what the turn changed."""
+        self._is_over = True
+        if self._beginning is not None:
+            await self._session.finish(is_hurried=hurried, beginning=self._beginning)
+
+
+def _task_name(session: SessionId) -> str:
+    return f"checkpoint of {session}"
 
 
 def make_undo_notice(problem: str) -> NoticePosted:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from quarterdeck.agent.checkpoints import TREES
 from quarterdeck.agent.checkpoints.errors import SnapshotError
+from quarterdeck.agent.checkpoints.file_state import FileState
 from quarterdeck.agent.checkpoints.git_snapshot import (
     Deadline,
     IgnoredFiles,
@@ -62,13 +63,15 @@ class PendingTurn(Struct, kw_only=True):
     segments: list[TurnSegment] = field(default_factory=list[TurnSegment])
     agents: dict[bytes, tuple[str, ...]] = field(default_factory=dict[bytes, tuple[str, ...]])
     """By the top of a tree: who else runs there."""
+    preimages: dict[bytes, FileState | None] = field(default_factory=dict[bytes, FileState | None])
+    """By absolute path: what was there before a tool of our own agent changed it."""
 
 
 class WatchedTurn:
     """A turn that runs, as its trees see it.
 
     Args:
-        save: puts ``pending`` on disk; blocks. None: only others want to know of this turn.
+        save: puts ``pending`` on disk; blocks. None: it is over, and recorded only now.
     """
 
     def __init__(
@@ -85,13 +88,12 @@ class WatchedTurn:
         """For each segment: the turns that ran at the same time."""
         self.claims: set[str] = set()
         """Paths that its tool calls say they change."""
+        self.met: dict[SessionId, WatchedTurn] = {}
+        """Turns that ran at the same time in one of its trees, the last of each agent."""
         self.problems: list[str] = []
+        self.runs_commands = False
+        """It ran something that may have changed what no tool call names."""
         self.save = save
-
-    @property
-    def is_recorded(self) -> bool:
-        """Whether what it changes is written down here."""
-        return self.save is not None
 
     def close_segment(
         self,
@@ -142,17 +144,11 @@ class WatchedTree:
     async def begin(self, turn: WatchedTurn) -> None:
         """Note the tree before a turn; returns when it is on disk. Raises SnapshotError."""
         self._joining.append(turn)
-        if not turn.is_recorded and not self.turns:
-            self._join()
-            return
         await self.snapshot()
 
     async def finish(self, turn: WatchedTurn) -> None:
         """Note the tree after a turn. Raises SnapshotError."""
         self._leaving.append(turn)
-        if self.turns.get(turn.session) is turn and self._is_needless(turn):
-            self._leave()
-            return
         await self.snapshot()
 
     async def run_aside(self, work: Callable[[], Awaitable[Paths]]) -> Paths:
@@ -162,7 +158,7 @@ class WatchedTree:
             Exception: whatever the work raises.
         """
         async with self._lock:
-            if not any(turn.is_recorded for turn in self.turns.values()):
+            if not self.turns:
                 return await work()
             await self._mark(())
             changed: Paths = ()
@@ -192,9 +188,6 @@ class WatchedTree:
         self._failures = 0
         return snapshot
 
-    def _is_needless(self, turn: WatchedTurn) -> bool:
-        return not any(one.is_recorded for one in (turn, *self.turns.values()))
-
     async def snapshot(self) -> TreeSnapshot:
         """The tree at a moment after this call. Raises SnapshotError."""
         if self._next is None:
@@ -211,6 +204,8 @@ class WatchedTree:
         """Take a snapshot; it ends a segment of all that run, some leave, others join."""
         joining, self._joining = self._joining, []
         leaving, self._leaving = self._leaving, []
+        for turn in self.turns.values():
+            turn.met |= {id_: one for id_, one in self.turns.items() if one is not turn}
         try:
             snapshot = await asyncio.to_thread(self.take)
         except SnapshotError:
@@ -222,20 +217,15 @@ class WatchedTree:
             turn.close_segment(self.top, snapshot, others, excluded=excluded)
         self._leave(leaving)
         for turn in joining:
-            if turn.is_recorded:
-                turn.pending.opened[self.top] = snapshot
+            turn.pending.opened[self.top] = snapshot
         self._join(joining)
         await asyncio.to_thread(self._save)
         return snapshot
 
-    def _join(self, joining: "list[WatchedTurn] | None" = None) -> None:
-        if joining is None:
-            joining, self._joining = self._joining, []
+    def _join(self, joining: list[WatchedTurn]) -> None:
         self.turns |= {turn.session: turn for turn in joining}
 
-    def _leave(self, leaving: "list[WatchedTurn] | None" = None) -> None:
-        if leaving is None:
-            leaving, self._leaving = self._leaving, []
+    def _leave(self, leaving: list[WatchedTurn]) -> None:
         for turn in leaving:
             if self.turns.get(turn.session) is turn:
                 del self.turns[turn.session]

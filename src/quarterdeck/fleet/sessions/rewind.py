@@ -131,7 +131,6 @@ async def _open(places: Places, journal: Journal, id_: SessionId, write: bool) -
             history,
             keeping,
             id_,
-            is_native=agent == "native",
             settings=await asyncio.to_thread(load_checkpoint_settings, places, os.environ, cwd),
             write=emit_in_turn,
         )
