@@ -59,7 +59,7 @@ class AgentStart:
     rules: "tuple[Rule, ...]" = ()
     """Rules for our own agent, besides those of the options."""
     recorder: "TurnRecorder | None" = None
-    """Records what turns of our own agent do to files; those of others are known by their events."""
+    """Records what turns of our own agent do to files; other drivers report it by events."""
     on_terminal: "Callable[[HeadlessTerminal], None] | None" = None
     """Called with where the agent runs, if in a terminal, as soon as its process is there."""
 
