@@ -266,7 +266,7 @@ class WorktreeBuilder:
     def _join_by_name(
         self, cwd: str, repository: GitRepository, record: WorktreeRecord, wanted: WorktreeOptions
     ) -> MadeWorktree:
-        """Use a worktree that exists; a notice says so, since the name could have been a new one."""
+        """Use a worktree that exists; a notice says so, since the name could be new."""
         if wanted.base is not None or wanted.carry:
             raise InvalidOptionsError(
                 f"worktree: {record.name!r} exists already, so that it can be given no base and no "
