@@ -61,10 +61,17 @@ def fake_agent(home: Path) -> None:
 
 
 def decide(screen: Pane, key: str) -> None:
-    """Answer what is asked: keys count after a moment without any."""
-    time.sleep(QUIET + 0.2)
-    screen.press(key)
-    soon(lambda: "y allow once" not in screen.text(), what=screen.text())
+    """Answer what is asked: keys count after a moment without any, from when the card is ready."""
+
+    def is_answered() -> bool:
+        time.sleep(QUIET + 0.2)
+        if "y allow once" not in screen.text():
+            return True
+        screen.press(key)
+        time.sleep(1.0)
+        return "y allow once" not in screen.text()
+
+    soon(is_answered, what=screen.text())
 
 
 def settle(screen: Pane) -> None:
@@ -300,10 +307,8 @@ def test_without_colour_a_request_is_answered(tmp_path: Path, size: tuple[int, i
     with pane(tmp_path, RUN, size=size, NO_COLOR="1", TERM="vt100") as screen:
         screen.shows("host")
         ours(screen, tmp_path, "spawn", "-m", model, "-n", "a", "--mode", "ask", "scene:ask")
-        screen.shows("needs perm")  # the title is cut where the screen is narrow
-        screen.shows("y")
-        time.sleep(QUIET + 0.2)
-        screen.press("y")
+        screen.shows("y allow once")
+        decide(screen, "y")
         soon(lambda: state_of(screen, tmp_path, "a") == "idle")
         assert (tmp_path / "the-very-end").exists()
         screen.press("C-q")

@@ -118,7 +118,7 @@ def spawn_by_form(screen: Pane, name: str, task: str, model: str) -> None:
         ("where it works", ""),
         ("how you call it", name),
         ("the agent's own name", model),
-        ("choose: ask", "full-auto"),
+        ("choose: read-only", "full-auto"),
         ("choose: off", ""),
     ):
         screen.press("Tab")

@@ -189,7 +189,7 @@ async def test_a_worktree_that_is_gone_is_an_error_with_the_name(tmp_path: Path)
     async with reviewed_agent(tmp_path, FILES) as ann:
         ann.write("kept.py", "x\n")
         ann.tree.rename(tmp_path / "elsewhere")
-        with pytest.raises(ReviewError, match="the changes of 'ann' cannot be read"):
+        with pytest.raises(ReviewError, match="of 'ann' is gone"):
             await ann.fleet.changes("ann")
         (tmp_path / "elsewhere").rename(ann.tree)
         assert len((await ann.fleet.changes("ann")).files) == 1
