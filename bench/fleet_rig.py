@@ -7,6 +7,7 @@ outside: by the command line, on a terminal, or by the programs in ``bench/peers
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 import time
@@ -82,6 +83,8 @@ class FleetRig:
 
     def run_clients(self, seconds: float, agents: int) -> Cost:
         """Let agents speak to two clients of a host: its CPU in a second, and the delay."""
+        used = Path(self._environment["QUARTERDECK_HOME"])
+        shutil.rmtree(used / "state", ignore_errors=True)  # the agents have the same names again
         answer = self._run_peer("fleet_clients.py", str(seconds), str(agents))
         return Cost(wall=answer["p50"], cpu=answer["cpu"])
 

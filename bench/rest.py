@@ -28,7 +28,7 @@ def measure_rest(what: str, seconds: float, settle: float) -> float:
                 screen.wait_for("sleep 100")
             elif what == "request":
                 quarterdeck(environment, project, *scripted, "--mode", "ask", "scene:shell")
-                screen.wait_for("decide later")
+                screen.wait_for("allow once")
             time.sleep(settle)
             return screen.share(seconds)
 

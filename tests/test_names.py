@@ -1,15 +1,29 @@
 """Names that can be guessed: modules are nouns, public classes exist once, errors say so."""
 
 import ast
+import builtins
 import re
+import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from inspect import cleandoc
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "quarterdeck"
-NOUNS = {"embedding", "feed", "indexing", "matching", "rendering", "ring", "routing", "testing"}
+NOUNS = {
+    *("embedding", "feed", "indexing", "landing", "matching", "rendering", "ring", "routing"),
+    "testing",
+}
 """Words on -ing and -ed that are the field's own nouns."""
 MOST_IN_A_FOLDER = 25
+OLD_WORDS = {"crew", "deed", "deeds", "desk", "manner", "mend", "said", "standing", "told", "wish"}
+"""Words for which the glossary has another one."""
+OLD_PROSE = {"mend", "shall", "told", "whom", "wish", "wished", "wishes"}
+"""Words that docstrings do not use."""
+OLD_NAMES = {("workbench/panels/panel.py", "desk")}
+"""Names that widgets of people still use."""
 
 
 def modules(source: Path) -> list[Path]:
@@ -79,3 +93,117 @@ def test_bad_names_are_found(tmp_path: Path):
     assert verbs(tmp_path) == ["keeping.py"]
     assert twice(tmp_path) == {"Page": ["keeping.py", "page.py"]}
     assert unmarked_errors(tmp_path) == ["Busy"]
+
+
+def test_identifiers_use_the_words_of_the_glossary():
+    found = {one for one in identifiers(SOURCE) if has_old_word(one[1])}
+    assert found == OLD_NAMES
+    assert has_old_word("_what_was_told") and not has_old_word("understanding")
+
+
+def identifiers(source: Path) -> Iterator[tuple[str, str]]:
+    for path in modules(source):
+        with tokenize.open(path) as file:
+            for token in tokenize.generate_tokens(file.readline):
+                if token.type == tokenize.NAME:
+                    yield str(path.relative_to(source)), token.string
+
+
+def has_old_word(name: str) -> bool:
+    return not OLD_WORDS.isdisjoint(name.lower().split("_"))
+
+
+def test_docstrings_use_plain_words():
+    assert [(one.path, one.line) for one in docstrings(SOURCE) if old_prose(one.text)] == []
+    assert old_prose("The wish for a terminal.") == {"wish"}
+
+
+def old_prose(text: str) -> set[str]:
+    return OLD_PROSE & set(re.findall(r"[a-z]+", text.lower()))
+
+
+def test_exceptions_that_docstrings_name_exist():
+    assert unknown_exceptions(SOURCE) == []
+
+
+def test_an_exception_that_does_not_exist_is_found(tmp_path: Path):
+    (tmp_path / "page.py").write_text(
+        "import sqlite3\n"
+        "class EmptyError(ValueError): ...\n"
+        "def one(): 'Take. Raises ``Busy``, OSError, or FullError (too much); One.'\n"
+        "def two():\n"
+        "    '''Take.\n\n"
+        "    Raises:\n"
+        "        EmptyError, ValueError: it is Empty, Sir: look again, and this\n"
+        "            Goes: on.\n"
+        "        sqlite3.Error: the file.\n"
+        "        sqlite3.NoError, Gone: the file.\n"
+        "    '''\n"
+        "MOST = 3\n"
+        "'A further one raises ``Late``.'\n"
+    )
+    names = sorted((one.line, name) for one, name in unknown_exceptions(tmp_path))
+    assert names == [
+        (3, "Busy"),
+        (3, "FullError"),
+        (5, "Gone"),
+        (5, "sqlite3.NoError"),
+        (14, "Late"),
+    ]
+
+
+@dataclass(frozen=True)
+class Docstring:
+    """The text of something, and the classes that its module imports."""
+
+    path: str
+    line: int
+    text: str
+    imported: frozenset[str]
+
+
+def docstrings(source: Path) -> Iterator[Docstring]:
+    """All strings that are statements: also those of values."""
+    for path in modules(source):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        imported = frozenset(
+            alias.asname or alias.name
+            for node in nodes
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        )
+        for node in nodes:
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                text = cleandoc(str(node.value.value))
+                yield Docstring(str(path.relative_to(source)), node.lineno, text, imported)
+
+
+def unknown_exceptions(source: Path) -> list[tuple[Docstring, str]]:
+    """Exceptions that docstrings name, but that no code can raise."""
+    defined = {
+        node.name
+        for path in modules(source)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Error")
+    }
+    return [
+        (one, name)
+        for one in docstrings(source)
+        for name in raised(one.text)
+        if name not in defined | one.imported and not exists_elsewhere(name)
+    ]
+
+
+def raised(text: str) -> list[str]:
+    """The exceptions that a docstring names, in its section and in its sentences."""
+    name = r"(?:[a-z]\w*\.)*[A-Z]\w*"
+    several = rf"{name}(?:,? (?:or |and )?{name})*"
+    before, _, section = text.replace("`", "").partition("Raises:\n")
+    lists = re.findall(rf"^    ({several})(?=:|,$)", section, re.MULTILINE)
+    lists += re.findall(rf"\b[Rr]aises ({several})", " ".join(before.split()))
+    return [one for some in lists for one in re.findall(name, some)]
+
+
+def exists_elsewhere(name: str) -> bool:
+    module, _, last = name.rpartition(".")
+    return hasattr(import_module(module) if module else builtins, last)

@@ -23,6 +23,7 @@ ALLOWED = frozenset(
         "leave-terminal",
         "LEAVE",
         "NOBODY",
+        "told",
         r"\b(never|always|must(n't)?|don'?t|do not|not|only|remember|avoid|without|keep|prefer|"
         r"should|shall|instead|no|make sure|important|required?)\b",
     ]

@@ -28,12 +28,13 @@ from quarterdeck.fleet.local import LocalFleet
 from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.session_options import SessionOptions
+from quarterdeck.wire.worktrees import WorktreeOptions
 from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.context import WorkbenchContext
 from quarterdeck.workbench.drafts import Drafts
 from quarterdeck.workbench.screens.key_guard import QUIET
-from quarterdeck.workbench.screens.permission import PermissionScreen
-from quarterdeck.workbench.screens.question import QuestionScreen
+from quarterdeck.workbench.screens.permission import PermissionCard
+from quarterdeck.workbench.screens.question import QuestionForm
 from quarterdeck.workbench.stores.blocks import ToolBlock
 
 ROOT = Path(__file__).parents[1]
@@ -44,6 +45,9 @@ HERE = Path("/tmp/you")
 """The same on every machine: paths are in the pictures."""
 FONTS = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 SIZE = (120, 36)
+_WIDE = (160, 36)
+_WIDE_SCENES = ("review-sides",)
+"""Where two sides need room."""
 WORK = "/home/you/tides"
 _PATIENCE = 60.0
 _AGENTS = {
@@ -76,18 +80,25 @@ class Stage:
                 await self.pilot.pause(0.02)
         await self.pilot.pause(0.15)
 
-    async def asked(self) -> PermissionScreen:
+    @property
+    def request(self) -> str | None:
+        """The permission request that has the keys."""
+        card = self.app.requests.current
+        is_read = isinstance(card, PermissionCard) and bool(card.summary.heading)
+        return card.item.request if is_read and card is not None else None
+
+    async def asked(self) -> str:
         """Wait for a permission request on the screen."""
-        await self.until(lambda: isinstance(self.app.screen, PermissionScreen))
+        await self.until(lambda: self.request is not None)
         await self.pilot.pause(QUIET + 0.1)
-        assert isinstance(self.app.screen, PermissionScreen)
-        return self.app.screen
+        assert self.request is not None
+        return self.request
 
     async def allow(self) -> None:
         """Allow what is asked for."""
-        screen = await self.asked()
+        request = await self.asked()
         await self.pilot.press("y")
-        await self.until(lambda: self.app.screen is not screen)
+        await self.until(lambda: self.request != request)
 
     async def do(self, command: str) -> None:
         """Do a command as if it were typed."""
@@ -101,12 +112,12 @@ class Stage:
         project.mkdir(exist_ok=True)
         (project / "tides.py").write_text("DAY = 24 * 60\n")
         for name in names:
-            wish = SpawnOptions(
+            request = SpawnOptions(
                 options=SessionOptions(cwd=str(project), model=f"scripted/{SCRIPT}"),
                 name=name,
                 prompt=_AGENTS[name],
             )
-            await self.fleet.spawn(wish)
+            await self.fleet.spawn(request)
         await self.until(lambda: len(self.app.context.roster.agents) >= len(names))
         await self.pilot.pause(1.0)
 
@@ -140,7 +151,7 @@ async def transcript(stage: Stage) -> None:
 
 async def question(stage: Stage) -> None:
     await stage.spawn("cache")
-    await stage.until(lambda: isinstance(stage.app.screen, QuestionScreen))
+    await stage.until(lambda: isinstance(stage.app.requests.current, QuestionForm))
     await stage.pilot.pause(QUIET + 0.1)
 
 
@@ -165,9 +176,10 @@ async def help_screen(stage: Stage) -> None:
 
 
 async def spawn_form(stage: Stage) -> None:
+    await stage.app.move(str(await asyncio.to_thread(_tide_project, stage.folder / "tides")))
     await stage.pilot.press("ctrl+t")
     await stage.until(lambda: len(stage.app.screen_stack) > 1)
-    await stage.pilot.press(*"Fix the failing test of the tide table.")
+    await stage.pilot.press(*"Fix the failing test of the tide table.", *["tab"] * 6, "down")
     await stage.pilot.pause(0.3)
 
 
@@ -220,6 +232,51 @@ async def changes(stage: Stage) -> None:
     await stage.pilot.pause(0.5)
 
 
+async def _two_in_worktrees(stage: Stage) -> None:
+    """Two agents that change one function, each in a worktree of its own."""
+    project = await asyncio.to_thread(_tide_project, stage.folder / "tides")
+    await stage.app.move(str(project))
+    for name, prompt in (("tide", _TIDE_TASK), ("guard", _GUARD_TASK)):
+        options = SessionOptions(
+            cwd=str(project),
+            model=f"scripted/{SCRIPT}",
+            mode="full-auto",
+            worktree=WorktreeOptions(),
+        )
+        await stage.fleet.spawn(SpawnOptions(options=options, name=name, prompt=prompt))
+        await stage.until(lambda: len(stage.app.context.roster.agents) > 0)
+        await stage.fleet.wait([name], timeout=_PATIENCE)
+    roster = stage.app.context.roster
+    await stage.until(lambda: sum(bool(agent.conflicts) for agent in roster.everyone) == 2)
+
+
+async def review(stage: Stage) -> None:
+    await _two_in_worktrees(stage)
+    await stage.fleet.comment("tide", "tides.py", 8, "Name it: what is 745?")
+    await stage.do("/review tide tides.py")
+    await stage.pilot.press("j", "j")
+    await stage.pilot.pause(1.0)
+
+
+async def review_sides(stage: Stage) -> None:
+    await review(stage)
+    await stage.pilot.press("u")
+    await stage.pilot.pause(1.0)
+
+
+async def conflicts(stage: Stage) -> None:
+    await _two_in_worktrees(stage)
+    await stage.do("/conflicts")
+    await stage.pilot.pause(1.5)
+
+
+async def radar(stage: Stage) -> None:
+    await _two_in_worktrees(stage)
+    guard = next(one for one in stage.app.context.roster.agents if one.name == "guard")
+    stage.app.main.show_agent(guard.session)
+    await stage.pilot.pause(1.0)
+
+
 async def feed(stage: Stage) -> None:
     await agents(stage)
     await stage.pilot.press("f8")
@@ -258,18 +315,48 @@ def next_high_water(minutes: int) -> int:
 """
 
 
+_TIDES = '''"""When the water is high."""
+
+DAY = 24 * 60
+
+
+def rise(minutes):
+    return DAY - minutes
+
+
+def low(minutes):
+    return rise(minutes) + 6 * 60
+
+
+def describe(minutes):
+    """In words, for people on the beach."""
+    hours = minutes // 60
+    return f"in {hours} hours"
+'''
+_TIDE_TASK = "High water comes twice a day. Count from the tide."
+_GUARD_TASK = "Refuse negative minutes."
 _GUIDE = "# Tides\n\nThe sea comes twice a day, 25 minutes later each time.\n"
+
+
+def _commit_project(folder: Path, files: dict[str, str]) -> Path:
+    """A repository with one commit."""
+    folder.mkdir()
+    git = ("git", "-c", "user.name=You", "-c", "user.email=you@example.com")
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    for words in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "Begin")):
+        environment = {"PATH": os.environ["PATH"], "HOME": str(folder.parent)}
+        subprocess.run([*git, *words], cwd=folder, env=environment, check=True)
+    return folder
+
+
+def _tide_project(folder: Path) -> Path:
+    return _commit_project(folder, {"tides.py": _TIDES, "guide.md": "# Tides\n"})
 
 
 def _changed_project(folder: Path) -> Path:
     """A work tree with a change that is not committed."""
-    folder.mkdir()
-    git = ("git", "-c", "user.name=You", "-c", "user.email=you@example.com")
-    (folder / "tides.py").write_text(_BEFORE)
-    (folder / "guide.md").write_text("# Tides\n")
-    for words in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "Begin")):
-        environment = {"PATH": os.environ["PATH"], "HOME": str(folder.parent)}
-        subprocess.run([*git, *words], cwd=folder, env=environment, check=True)
+    _commit_project(folder, {"tides.py": _BEFORE, "guide.md": "# Tides\n"})
     (folder / "tides.py").write_text(_AFTER)
     (folder / "guide.md").write_text(_GUIDE)
     return folder
@@ -297,14 +384,18 @@ SCENES: dict[str, Callable[[Stage], Awaitable[None]]] = {
     "terminal": terminal,
     "editor": editor,
     "changes": changes,
+    "review": review,
+    "review-sides": review_sides,
+    "conflicts": conflicts,
+    "radar": radar,
     "feed": feed,
     "themes": themes,
 }
 
 
 @asynccontextmanager
-async def staged(folder: Path) -> AsyncGenerator[Stage]:
-    places = Places.find({"QUARTERDECK_HOME": str(folder / "home")})
+async def staged(folder: Path, size: tuple[int, int] = SIZE) -> AsyncGenerator[Stage]:
+    places = Places.find({"QUARTERDECK_HOME": str(folder / ".quarterdeck")})
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
     await asyncio.to_thread(_furnish, folder)
 
@@ -321,7 +412,7 @@ async def staged(folder: Path) -> AsyncGenerator[Stage]:
             "ANTHROPIC_API_KEY": "-",
         }
         app = Workbench(context, reach)
-        async with app.run_test(size=SIZE, notifications=False) as pilot:
+        async with app.run_test(size=size, notifications=False) as pilot:
             stage = Stage(app, pilot, fleet, folder)
             await stage.until(
                 lambda: context.host == "connected" and context.discovery.trust is not None
@@ -348,7 +439,7 @@ def _tidy(svg: str) -> str:
     return re.sub(r"[ \t]+$", "", svg, flags=re.MULTILINE).rstrip() + "\n"
 
 
-async def make(name: str) -> str:
+async def make(name: str, size: tuple[int, int] = SIZE) -> str:
     """Play a scene; the picture of its end."""
     await asyncio.to_thread(HERE.mkdir)
     try:
@@ -356,7 +447,7 @@ async def make(name: str) -> str:
         tempfile.tempdir = str(HERE)
         names = iter(f"{number:04}" for number in itertools.count(1))
         tempfile._name_sequence = names  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
-        async with staged(HERE) as stage:
+        async with staged(HERE, size) as stage:
             await SCENES[name](stage)
             return _tidy(stage.app.export_screenshot(title="quarterdeck"))
     finally:
@@ -368,7 +459,7 @@ def main() -> None:
     PICTURES.mkdir(parents=True, exist_ok=True)
     os.chdir(ROOT / "tools")
     for name in sys.argv[1:] or SCENES:
-        svg = asyncio.run(make(name))
+        svg = asyncio.run(make(name, _WIDE if name in _WIDE_SCENES else SIZE))
         (PICTURES / f"{name}.svg").write_text(svg, "utf-8")
         print(f"docs/pictures/{name}.svg")
 

@@ -3,8 +3,7 @@
 import asyncio
 
 from quarterdeck.wire.acp import schema as acp
-from quarterdeck.wire.acp.connection import AcpConnection
-from quarterdeck.wire.acp.router import Router
+from quarterdeck.wire.acp.connection import AcpConnection, Router
 from quarterdeck.wire.rpc import stdio_stream
 
 

@@ -8,8 +8,7 @@ import sys
 import time
 
 from quarterdeck.wire.acp import schema as acp
-from quarterdeck.wire.acp.connection import AcpConnection
-from quarterdeck.wire.acp.router import Router
+from quarterdeck.wire.acp.connection import AcpConnection, Router
 from quarterdeck.wire.content import text
 from quarterdeck.wire.rpc import pipe_stream
 

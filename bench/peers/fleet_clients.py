@@ -51,9 +51,9 @@ async def main(seconds: float, agents: int) -> None:
         listening = [
             asyncio.create_task(hear(fleet, status.last_seq, expected)) for fleet in (one, other)
         ]
-        wish = {"agent": "paced", "cwd": str(Path.cwd()), "prompt": f"{seconds} {RATE}"}
+        request = {"agent": "paced", "cwd": str(Path.cwd()), "prompt": f"{seconds} {RATE}"}
         for number in range(agents):
-            await one.spawn(SpawnOptions.of(name=f"paced-{number}", **wish))
+            await one.spawn(SpawnOptions.of(name=f"paced-{number}", **request))
         await asyncio.sleep(seconds * 0.7)  # until the log's page cache is full
         cpu, memory, begun = cpu_of(status.pid), memory_of(status.pid), time.monotonic()
         await asyncio.sleep(seconds * 0.25)

@@ -190,7 +190,7 @@ async def test_a_switch_of_mode_within_a_turn_applies_at_once(tmp_path: Path):
     assert len(tool.ran) == 1
 
 
-def standing(asked: PermissionAsked, scope: str) -> list[tuple[str, list[str]]]:
+def lasting_options(asked: PermissionAsked, scope: str) -> list[tuple[str, list[str]]]:
     options = [option for option in asked.options if option.kind == "allow_always"]
     return [
         (option.option_id, option.meta["quarterdeck"]["patterns"])
@@ -205,7 +205,7 @@ async def test_always_allow_keeps_the_narrowest_grant_and_it_can_be_taken_back(t
     async with deck(tmp_path, *replies, tools=[tool]) as ship:
         running = ship.start()
         (asked,) = await ship.asked()
-        option, patterns = standing(asked, "project")[0]
+        option, patterns = lasting_options(asked, "project")[0]
         ship.answer(asked, option)
         await running
         await ship.prompt()
@@ -236,7 +236,7 @@ async def test_a_projects_grant_does_not_leak_to_another(tmp_path: Path):
     async with deck(tmp_path, *replies, tools=[tool]) as ship:
         running = ship.start()
         (asked,) = await ship.asked()
-        ship.answer(asked, standing(asked, "project")[-1][0])
+        ship.answer(asked, lasting_options(asked, "project")[-1][0])
         await running
         assert len(tool.ran) == 1
         ship.session = await ship.agent.new(ship.options.at(str(other)))
@@ -253,7 +253,7 @@ async def test_a_sessions_grant_holds_for_that_session_alone(tmp_path: Path):
     async with deck(tmp_path, *replies, tools=[tool]) as ship:
         running = ship.start()
         (asked,) = await ship.asked()
-        ship.answer(asked, standing(asked, "session")[0][0])
+        ship.answer(asked, lasting_options(asked, "session")[0][0])
         await running
         await ship.prompt()
         assert len(tool.ran) == 2
@@ -273,7 +273,7 @@ async def test_an_answer_that_cannot_be_kept_still_counts_for_the_call(tmp_path:
         (ship.places.state / "grants.lock").mkdir()
         running = ship.start()
         (asked,) = await ship.asked()
-        ship.answer(asked, standing(asked, "user")[0][0])
+        ship.answer(asked, lasting_options(asked, "user")[0][0])
         ended = await running
         notices = await ship.events(NoticePosted)
     assert ended.stop == "end_turn"

@@ -57,7 +57,8 @@ def test_paths_are_told_in_both_forms(run, environ: dict[str, str], project: Pat
     told = json.loads(done.stdout)
     assert told["user_file"] == f"{environ['HOME']}/.config/quarterdeck/config.toml"
     assert told["project_file"] == f"{project}/.quarterdeck/config.toml"
-    assert "(missing)" in run("config", "path").stdout
+    lines = run("config", "path").stdout.splitlines()
+    assert lines[0] == f"user file     {told['user_file']}  (missing)"
     assert not Path(environ["HOME"], ".config").exists()
 
 

@@ -54,6 +54,13 @@ def test_the_text_names_everything_and_has_no_colours(run, tools: Path):
     assert done.stdout.splitlines()[-1].startswith("Ready. Agents found: 0 of")
 
 
+def test_an_old_git_is_no_error_but_told(run, tools: Path):
+    put(tools, "git", "echo git version 2.30.2")
+    done = run("doctor", PATH=str(tools))
+    assert done.returncode == 0
+    assert "older than 2.38: conflicts between agents" in done.stdout
+
+
 def test_something_required_that_is_missing_ends_with_one(run, tools: Path):
     (tools / "git").unlink()
     done = run("doctor", PATH=str(tools))

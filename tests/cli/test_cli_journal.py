@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from quarterdeck.cli.testing import FAKES
 from quarterdeck.journal import Journal
 from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import MessageChunk, SessionOpened, SessionSpawned
@@ -172,10 +173,15 @@ def test_the_fakes_run_as_commands(environ: dict[str, str]):
         process.wait(10)
 
 
-def test_the_fakes_have_help(run):
+def test_the_fakes_are_listed(run):
     assert "acp-agent" in run("testing", "--help").stdout
-    assert run("testing", "acp-agent", "--help").returncode == 0
-    assert run("testing", "model-server", "--help").returncode == 0
+
+
+@pytest.mark.parametrize("name", FAKES)
+def test_every_fake_has_help(run, name: str):
+    shown = run("testing", name, "--help")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout.lower().startswith("usage:") and "--" in shown.stdout
 
 
 def test_damage_is_told_by_check_export_and_lists(run, log: Path):

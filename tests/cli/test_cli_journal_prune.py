@@ -15,7 +15,7 @@ from quarterdeck.wire.content import text
 from quarterdeck.wire.events import MessageChunk, Prompted, SessionOpened
 from quarterdeck.wire.ids import MessageId, SessionId, new_session_id
 from tests.support.deadlines import SOON
-from tests.support.scripted_fleet import fleet_of, wish
+from tests.support.scripted_fleet import fleet_of, new_agent
 
 DAY = 86_400_000_000
 KEY = "sk-ant-abcdefghijklmnopqrst"
@@ -152,7 +152,7 @@ async def test_a_session_that_is_open_stays_and_is_told(run, places: Places):
 async def test_a_fleet_has_forgotten_what_was_pruned(run, tmp_path: Path):
     home = tmp_path / "fleet"
     async with fleet_of(home) as fleet:
-        info = await fleet.spawn(wish(tmp_path, name="ann", prompt="say hello"))
+        info = await fleet.spawn(new_agent(tmp_path, name="ann", prompt="say hello"))
         await fleet.wait(["ann"], timeout=SOON)
         locked = await asyncio.to_thread(
             lambda: run("journal", "prune", "--older-than", "0s", QUARTERDECK_HOME=str(home))
@@ -173,14 +173,14 @@ async def test_a_fleet_has_forgotten_what_was_pruned(run, tmp_path: Path):
     async with fleet_of(home) as fleet:
         assert await fleet.agents(archived=True) == []
         assert await fleet.search("hello") == []
-        again = await fleet.spawn(wish(tmp_path, name="ann"))
+        again = await fleet.spawn(new_agent(tmp_path, name="ann"))
         assert again.session != info.session
 
 
 async def test_a_host_that_runs_deletes_what_is_in_its_log(run, tmp_path: Path):
     home = tmp_path / "fleet"
     async with fleet_of(home) as fleet:
-        info = await fleet.spawn(wish(tmp_path, name="ann", prompt="say hello"))
+        info = await fleet.spawn(new_agent(tmp_path, name="ann", prompt="say hello"))
         await fleet.wait(["ann"], timeout=SOON)
 
     async def command(*arguments: str):
@@ -231,8 +231,8 @@ def test_sub_agents_go_with_their_parents(run, family, places: Places):
 
 async def test_a_host_deletes_sub_agents_and_keeps_agents_that_were_led(tmp_path: Path):
     async with fleet_of(tmp_path / "q") as fleet:
-        parent = await fleet.spawn(wish(tmp_path, lead=True))
-        led = await fleet.spawn(wish(tmp_path, parent=parent.session))
+        parent = await fleet.spawn(new_agent(tmp_path, lead=True))
+        led = await fleet.spawn(new_agent(tmp_path, parent=parent.session))
         child = new_session_id()
         opened = SessionOpened(agent="native", cwd="/w", parent_session=parent.session)
         await fleet.journal.commit(child, opened)

@@ -14,7 +14,7 @@ from quarterdeck.wire.events import PermissionAsked
 from tests.support.agent_tools import FakeTool, returns
 from tests.support.deadlines import SOON
 from tests.support.native_agents import call, deck, says
-from tests.support.scripted_fleet import fleet_of, wish
+from tests.support.scripted_fleet import fleet_of, new_agent
 
 
 @pytest.fixture
@@ -223,7 +223,7 @@ async def test_leave_for_a_session_of_the_fleet_is_listed_and_taken_back(tmp_pat
     home, cwd = tmp_path / "home", tmp_path / "fleet"
     cwd.mkdir()
     async with fleet_of(home) as fleet:
-        await fleet.spawn(wish(cwd, name="ann", prompt="ask make all"))
+        await fleet.spawn(new_agent(cwd, name="ann", prompt="ask make all"))
         await fleet.wait(["ann"], timeout=SOON)
         (item,) = await fleet.inbox()
         await fleet.answer(item.request, "allow-session-1")

@@ -99,3 +99,9 @@ def test_pruning_deletes_what_files_were(run, sessions, tmp_path: Path):
     done = run("journal", "prune", "--session", id_, QUARTERDECK_HOME=str(tmp_path / "home"))
     assert done.returncode == 0, done.stderr
     assert [path.name for path in kept.rglob("*")] == ["trees"]
+
+
+def test_old_names_of_turn_commands_work_but_are_not_listed(run):
+    assert "restore" not in run("sessions", "--help").stdout
+    for command in ("turns", "diff", "restore"):
+        assert run("sessions", command, "--help").returncode == 0

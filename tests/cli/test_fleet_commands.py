@@ -88,8 +88,19 @@ def test_spawn_can_wait_and_tells_how_it_ended(run, host: object):
 
 def test_what_is_asked_for_is_what_is_sent(run, host: object, work: Path):
     (work / "more").mkdir()
-    wish = ["--mode", "plan", "--allow", "bash(ls:*)", "--root", "more", "-e", "A=1=2", "-e", "B"]
-    spawned = run("spawn", "-n", "ann", *wish, "--json", B="b")
+    request = [
+        "--mode",
+        "plan",
+        "--allow",
+        "bash(ls:*)",
+        "--root",
+        "more",
+        "-e",
+        "A=1=2",
+        "-e",
+        "B",
+    ]
+    spawned = run("spawn", "-n", "ann", *request, "--json", B="b")
     assert spawned.returncode == 0
     info = json.loads(spawned.stdout)
     assert (info["mode"], info["cwd"]) == ("plan", str(work.resolve()))

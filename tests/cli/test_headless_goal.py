@@ -11,6 +11,10 @@ import pytest
 SCRIPT = Path(sys.executable).with_name("quarterdeck")
 STEP = '[[scenes.{name}.replies]]\nparts = [{{type = "call", call = "ls", arguments = {{}}}}]\n'
 SAY = '[[scenes.{name}.replies]]\nparts = [{{type = "text", text = "{text}"}}]\n'
+BASH = (
+    '[[scenes.{name}.replies]]\nparts = [{{type = "call", call = "bash", '
+    'arguments = {{command = "touch made"}}}}]\n'
+)
 DONE = (
     '[[scenes.{name}.replies]]\nparts = [{{type = "call", call = "goal_done", '
     'arguments = {{summary = "It works.", evidence = "ls"}}}}]\n'
@@ -74,6 +78,22 @@ def test_words_alone_do_not_reach_it(home: Path, project: Path, tmp_path: Path):
     assert events[0]["type"] == "goal_set"
     assert (events[-1]["type"], events[-1]["how"]) == ("goal_ended", "stuck")
     assert sum(event["type"] == "turn_ended" for event in events) == 3
+
+
+def test_calls_that_nobody_could_allow_are_told_by_the_exit_code(
+    home: Path, project: Path, tmp_path: Path
+):
+    said = SAY.replace("{text}", "Hm.")
+    model = write(tmp_path, stuck=BASH + said, fine=BASH + DONE + said)
+    done = run(home, project, model, "--goal", "stuck", "--format", "json")
+    assert done.returncode == 4, done.stderr
+    assert json.loads(done.stdout)["goal"]["how"] == "stuck"
+    limited = run(home, project, model, "--goal", "stuck", "--max-turns", "1", "--format", "json")
+    assert limited.returncode == 4, limited.stderr
+    assert json.loads(limited.stdout)["goal"]["how"] == "limit"
+    reached = run(home, project, model, "--goal", "fine")
+    assert reached.returncode == 0, reached.stderr
+    assert not (project / "made").exists()
 
 
 def test_a_budget_ends_it_and_it_can_be_taken_up(home: Path, project: Path, tmp_path: Path):

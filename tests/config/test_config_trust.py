@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.config.errors import UnusablePlaceError, UnusableTrustError
+from quarterdeck.config.loader import load_config
+from quarterdeck.config.places import Places
 from quarterdeck.config.trust import TrustStore
+from quarterdeck.config.workspace import find_workspace
 from quarterdeck.wire.errors import NewerVersionError
 
 
@@ -132,3 +135,55 @@ def test_lists_of_both_versions_are_read(tmp_path: Path):
     assert TrustStore(path).is_unasked(Path("/b"))
     TrustStore(path).revoke(Path("/b"))
     assert '"v": 1' in path.read_text()  # what an older program can read, it can read
+
+
+def linked_worktree(tmp_path: Path) -> tuple[Path, Path]:
+    """A repository and a worktree of it, as git lays them out."""
+    project, worktree = tmp_path / "project", tmp_path / "elsewhere"
+    own = project / ".git" / "worktrees" / "w"
+    own.mkdir(parents=True)
+    worktree.mkdir()
+    (worktree / ".git").write_text(f"gitdir: {own}\n")
+    (own / "gitdir").write_text(f"{worktree}/.git\n")
+    (own / "commondir").write_text("../..\n")
+    return project, worktree
+
+
+def test_a_linked_worktree_belongs_to_the_project_of_its_repository(tmp_path: Path):
+    project, worktree = linked_worktree(tmp_path)
+    found = find_workspace(worktree)
+    assert (found.root, found.project) == (worktree, project)
+    assert find_workspace(project).project == project
+    (project / ".quarterdeck").mkdir()
+    (project / ".quarterdeck" / "config.local.toml").write_text("")
+    assert find_workspace(worktree).local_file == project / ".quarterdeck" / "config.local.toml"
+
+
+def test_a_linked_worktree_cannot_bring_settings_of_its_own(tmp_path: Path):
+    """Agents write there: what is trusted is what the main checkout has."""
+    project, worktree = linked_worktree(tmp_path)
+    for place in (worktree, worktree / "deep" / "er"):
+        write_settings(place, 'mode = "full-auto"\n[worktrees]\nsetup = ["evil"]\n')
+    assert find_workspace(worktree / "deep" / "er").folder is None
+    write_settings(project, 'mode = "plan"\n')
+    write_settings(project / "deep", 'mode = "accept-edits"\n')
+    places = Places.find({"QUARTERDECK_HOME": str(tmp_path / "home")})
+    for place, mode in ((worktree, "plan"), (worktree / "deep" / "er", "accept-edits")):
+        settings = load_config(places, directory=place, environ={}, trusted=True).settings
+        assert (settings.mode, settings.worktrees.setup) == (mode, ())
+
+
+def write_settings(directory: Path, text: str) -> None:
+    folder = directory / ".quarterdeck"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(text)
+    (folder / "config.local.toml").write_text(text)
+
+
+def test_a_directory_that_only_claims_to_be_a_worktree_belongs_to_itself(tmp_path: Path):
+    project, _ = linked_worktree(tmp_path)
+    liar = tmp_path / "liar"
+    liar.mkdir()
+    for named in (project / ".git" / "worktrees" / "w", project / ".git", tmp_path / "none"):
+        (liar / ".git").write_text(f"gitdir: {named}\n")
+        assert find_workspace(liar).project == liar

@@ -123,6 +123,28 @@ async def test_several_turns_are_one_conversation(opened: Any):
     assert "echo one" in driven.text and "echo two" in driven.text.split("one", 1)[1]
 
 
+async def test_it_goes_back_in_its_conversation(opened: Any):
+    async with opened() as driven:
+        if not driven.session.capabilities.rewinds:
+            with pytest.raises(UnsupportedError):
+                await driven.session.rewind(1)
+            return
+        for words in ("echo one", "echo two", "echo three"):
+            await driven.say(words)
+        first = driven.session.agent_session
+        await driven.session.rewind(2)
+        assert driven.session.agent_session != first
+        said = len(driven.text)
+        await driven.say("history")
+        assert "echo one" in driven.text[said:] and "echo t" not in driven.text[said:]
+        await driven.session.rewind(2)
+        said = len(driven.text)
+        await driven.say("history")
+        assert "echo one" not in driven.text[said:]
+        with pytest.raises(UnsupportedError, match="go back 9 turns"):
+            await driven.session.rewind(9)
+
+
 async def test_it_streams_in_order_and_loses_nothing(opened: Any):
     async with opened() as driven:
         assert (await driven.say("stream 300", within=4 * SOON)).stop == "end_turn"
@@ -391,3 +413,9 @@ async def test_a_turn_ends_at_its_limit_of_time(opened):
     async with opened(limits=SessionLimits(seconds=0.3)) as driven:
         ended = await driven.say("wait 600")
         assert (ended.stop, ended.reason) == ("max_turn_requests", "it took 0.3 s")
+
+
+async def test_a_fork_of_no_session_is_refused_by_name(opened: Any):
+    with pytest.raises(UnsupportedError, match="'fork' without 'resume'"):
+        async with opened(fork=True):
+            pass

@@ -11,8 +11,7 @@ from quarterdeck.drivers.driver import DriverSessionOptions
 from quarterdeck.drivers.errors import LoginNeededError, OpenFailedError
 from quarterdeck.drivers.open_session import open_session
 from quarterdeck.wire.acp import schema as acp
-from quarterdeck.wire.acp.connection import AcpConnection
-from quarterdeck.wire.acp.router import Router
+from quarterdeck.wire.acp.connection import AcpConnection, Router
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.events import SessionEnded
 from quarterdeck.wire.rpc.stream import memory_pair

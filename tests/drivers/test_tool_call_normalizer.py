@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.drivers.tool_call_normalizer import ToolCallNormalizer
+from quarterdeck.drivers.tool_calls import ToolCallNormalizer
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import (
     Event,

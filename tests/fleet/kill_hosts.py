@@ -34,7 +34,7 @@ from quarterdeck.wire.events import (
     TurnStarted,
 )
 from quarterdeck.wire.ids import RequestId
-from tests.support.scripted_fleet import Casting, places_in, wish
+from tests.support.scripted_fleet import Casting, new_agent, places_in
 
 PER_LOG = 10
 PROMPTS = ("say hi", "ask rm x", "stream 30", "wait", "ask make y", "crash", "fail x")
@@ -69,7 +69,9 @@ class Host:
         prompts = PROCESS_PROMPTS if self.has_processes else PROMPTS
         agent = "fake" if self.has_processes else "claude"
         for count in range(1000):
-            info = await self.fleet.spawn(wish(self.folder, agent, prompt=random.choice(prompts)))
+            info = await self.fleet.spawn(
+                new_agent(self.folder, agent, prompt=random.choice(prompts))
+            )
             self.tell("spawned", info.session)
             with suppress(FleetError):
                 for _ in range(random.randrange(4)):

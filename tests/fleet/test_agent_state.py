@@ -98,10 +98,10 @@ def test_every_event_moves_every_standing(name: str, row: tuple[Event, str, bool
         assert after.is_live == is_live
 
 
-@pytest.mark.parametrize("standing", STANDINGS.values(), ids=STANDINGS)
-def test_what_says_nothing_about_the_state_leaves_it(standing: AgentStatus):
+@pytest.mark.parametrize("status", STANDINGS.values(), ids=STANDINGS)
+def test_what_says_nothing_about_the_state_leaves_it(status: AgentStatus):
     for event in (MessageChunk(content=text("x")), SessionChanged(title="t"), allows("?")):
-        assert advance_status(standing, event) == standing
+        assert advance_status(status, event) == status
 
 
 def test_the_most_pressing_is_named():

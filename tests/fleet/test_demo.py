@@ -129,10 +129,10 @@ async def test_agents_of_the_person_are_left_alone(tmp_path: Path):
     work = tmp_path / "quarterdeck-demo-mine" / "tides"  # looks like ours and has no mark
     work.mkdir(parents=True)
     async with fleet_in(tmp_path / "home") as (fleet, places):
-        wish = SpawnOptions(
+        request = SpawnOptions(
             options=SessionOptions(cwd=str(work), model="scripted/default"), name="mine"
         )
-        mine = await fleet.spawn(wish)
+        mine = await fleet.spawn(request)
         assert await end_demo(fleet, places) == 0
         assert (await fleet.agent("mine")).session == mine.session
     assert work.exists()

@@ -22,12 +22,12 @@ from tests.support.memory_fleet import FakeFleet
 
 
 async def test_an_agent_is_spawned_and_answers(any_fleet: Fleet):
-    wish = SpawnOptions(
+    request = SpawnOptions(
         options=SessionOptions(agent="fake", cwd="/", allow=("bash(ls)",)),
         name="ann",
         prompt="say hello",
     )
-    info = await any_fleet.spawn(wish)
+    info = await any_fleet.spawn(request)
     assert (info.name, info.agent, info.state) == ("ann", "fake", "starting")
     (rested,) = await any_fleet.wait(["ann"], timeout=SOON)
     assert (rested.session, rested.state) == (info.session, "idle")

@@ -13,7 +13,7 @@ from quarterdeck.journal import JournalStalledError
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import MessageChunk
 from tests.support.deadlines import SOON
-from tests.support.scripted_fleet import events_of, fleet_of, wish
+from tests.support.scripted_fleet import events_of, fleet_of, new_agent
 
 
 @contextmanager
@@ -31,8 +31,8 @@ def full_disk(size: int) -> Iterator[None]:
 
 async def test_a_full_disk_is_told_and_agents_go_on_when_there_is_room(tmp_path: Path):
     async with fleet_of(tmp_path / "home") as fleet:
-        await fleet.spawn(wish(tmp_path, name="ann"))
-        await fleet.spawn(wish(tmp_path, name="bob"))
+        await fleet.spawn(new_agent(tmp_path, name="ann"))
+        await fleet.spawn(new_agent(tmp_path, name="bob"))
         await fleet.wait(["ann", "bob"], timeout=SOON)
         log = Path(str(fleet.journal.path) + "-wal")
         size = await asyncio.to_thread(lambda: log.stat().st_size)
@@ -40,7 +40,7 @@ async def test_a_full_disk_is_told_and_agents_go_on_when_there_is_room(tmp_path:
             with pytest.raises(JournalStalledError):
                 await fleet.send("ann", (text("say kept"),))
             with pytest.raises(JournalStalledError):
-                await fleet.spawn(wish(tmp_path, name="cid"))
+                await fleet.spawn(new_agent(tmp_path, name="cid"))
             status = await fleet.status()
             assert status.problem is not None
             assert {one.name: one.is_live for one in await fleet.agents()} == {

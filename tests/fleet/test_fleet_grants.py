@@ -7,14 +7,14 @@ from quarterdeck.policy.grants import Grant, GrantStore
 from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.events import GrantRevoked, MessageChunk
 from tests.support.deadlines import SOON
-from tests.support.scripted_fleet import events_of, fleet_of, places_in, wish
+from tests.support.scripted_fleet import events_of, fleet_of, new_agent, places_in
 
 COMMAND = "ask make all"
 
 
 async def allow(fleet: LocalFleet, scope: str) -> Grant:
     """Let an agent ask, and answer with the standing option of a scope."""
-    await fleet.spawn(wish(fleet.journal.path.parent, name="ann", prompt=COMMAND))
+    await fleet.spawn(new_agent(fleet.journal.path.parent, name="ann", prompt=COMMAND))
     await fleet.wait(["ann"], timeout=SOON)
     (item,) = await fleet.inbox()
     assert item.permission is not None

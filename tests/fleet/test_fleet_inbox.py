@@ -16,7 +16,7 @@ from quarterdeck.wire.events import (
 )
 from quarterdeck.wire.ids import RequestId, new_session_id
 from tests.support.deadlines import SOON
-from tests.support.scripted_fleet import events_of, fleet_of, wish
+from tests.support.scripted_fleet import events_of, fleet_of, new_agent
 
 KINDS = ("claude", "codex", "gemini")
 
@@ -27,7 +27,7 @@ async def test_fifty_requests_of_ten_agents_are_each_answered_once_by_two_racing
     async with fleet_of(tmp_path / "home") as fleet:
         names = [f"agent-{n}" for n in range(10)]
         for n, name in enumerate(names):
-            await fleet.spawn(wish(tmp_path, KINDS[n % 3], name=name))
+            await fleet.spawn(new_agent(tmp_path, KINDS[n % 3], name=name))
         told: list[tuple[str, RequestId]] = []
 
         async def answer_all(by: str) -> None:
@@ -61,7 +61,7 @@ async def test_fifty_requests_of_ten_agents_are_each_answered_once_by_two_racing
 
 async def test_both_callers_at_the_very_same_moment(tmp_path: Path):
     async with fleet_of(tmp_path / "home") as fleet:
-        await fleet.spawn(wish(tmp_path, name="ann"))
+        await fleet.spawn(new_agent(tmp_path, name="ann"))
         for _ in range(10):
             await fleet.send("ann", (text("ask rm x"),))
             await fleet.wait(["ann"], timeout=SOON)
@@ -77,7 +77,7 @@ async def test_both_callers_at_the_very_same_moment(tmp_path: Path):
 
 async def test_an_answer_that_is_reported_is_in_the_log(tmp_path: Path):
     async with fleet_of(tmp_path / "home") as fleet:
-        await fleet.spawn(wish(tmp_path, name="ann", prompt="ask rm x"))
+        await fleet.spawn(new_agent(tmp_path, name="ann", prompt="ask rm x"))
         await fleet.wait(["ann"], timeout=SOON)
         (item,) = await fleet.inbox()
         assert (item.name, item.since > 0) == ("ann", True)
@@ -96,8 +96,8 @@ async def test_an_answer_that_is_reported_is_in_the_log(tmp_path: Path):
 
 async def test_what_does_not_fit_is_refused_and_leaves_the_request_open(tmp_path: Path):
     async with fleet_of(tmp_path / "home") as fleet:
-        await fleet.spawn(wish(tmp_path, name="ann", prompt="ask rm x"))
-        await fleet.spawn(wish(tmp_path, name="bob", prompt="question why"))
+        await fleet.spawn(new_agent(tmp_path, name="ann", prompt="ask rm x"))
+        await fleet.spawn(new_agent(tmp_path, name="bob", prompt="question why"))
         await fleet.wait(["ann", "bob"], timeout=SOON)
         asked, question = sorted(await fleet.inbox(), key=lambda item: item.name)
         with pytest.raises(ValueError, match="has no option 'maybe'"):
@@ -115,7 +115,7 @@ async def test_what_does_not_fit_is_refused_and_leaves_the_request_open(tmp_path
 
 async def test_a_question_is_replied_to_once_by_a_person_or_an_agent(tmp_path: Path):
     async with fleet_of(tmp_path / "home") as fleet:
-        await fleet.spawn(wish(tmp_path, name="ann", prompt="question which colour"))
+        await fleet.spawn(new_agent(tmp_path, name="ann", prompt="question which colour"))
         (info,) = await fleet.wait(["ann"], timeout=SOON)
         assert (info.state, info.waits_for) == ("waiting", "person")
         (item,) = await fleet.inbox()
@@ -132,8 +132,12 @@ async def test_a_question_is_replied_to_once_by_a_person_or_an_agent(tmp_path: P
 
 async def test_rules_answer_first_and_their_decisions_are_in_the_log(tmp_path: Path):
     async with fleet_of(tmp_path / "home") as fleet:
-        await fleet.spawn(wish(tmp_path, name="ann", prompt="ask make x", allow=("bash(make:*)",)))
-        await fleet.spawn(wish(tmp_path, name="bob", prompt="ask make x", deny=("bash(make:*)",)))
+        await fleet.spawn(
+            new_agent(tmp_path, name="ann", prompt="ask make x", allow=("bash(make:*)",))
+        )
+        await fleet.spawn(
+            new_agent(tmp_path, name="bob", prompt="ask make x", deny=("bash(make:*)",))
+        )
         await fleet.wait(["ann", "bob"], timeout=SOON)
         assert await fleet.inbox() == []
         for name, said in (("ann", "allowed"), ("bob", "denied")):
@@ -146,7 +150,7 @@ async def test_what_was_allowed_for_a_session_holds_when_it_is_resumed_by_anothe
     tmp_path: Path,
 ):
     async with fleet_of(tmp_path / "home") as fleet:
-        await fleet.spawn(wish(tmp_path, name="ann", prompt="ask make x"))
+        await fleet.spawn(new_agent(tmp_path, name="ann", prompt="ask make x"))
         await fleet.wait(["ann"], timeout=SOON)
         (item,) = await fleet.inbox()
         assert item.permission is not None
@@ -174,7 +178,7 @@ def _said(events: list[Event]) -> list[str]:
 
 async def test_what_was_done_without_leave_is_in_the_inbox_until_it_was_seen(tmp_path: Path):
     async with fleet_of(tmp_path / "home") as fleet:
-        await fleet.spawn(wish(tmp_path, "claude", name="sly"))
+        await fleet.spawn(new_agent(tmp_path, "claude", name="sly"))
         await fleet.send("sly", (text(f"sneak {tmp_path}/a.txt"),))
         async with asyncio.timeout(SOON):
             (rested,) = await fleet.wait(["sly"])

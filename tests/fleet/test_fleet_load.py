@@ -10,7 +10,7 @@ from quarterdeck.drivers.link import TurnOutcome
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import MessageChunk, TurnEnded
 from tests.support.deadlines import SOON
-from tests.support.scripted_fleet import Casting, PlayedLink, events_of, fleet_of, wish
+from tests.support.scripted_fleet import Casting, PlayedLink, events_of, fleet_of, new_agent
 
 
 class PacedLink(PlayedLink):
@@ -31,9 +31,9 @@ async def run(tmp_path: Path, agents: int, seconds: int) -> tuple[float, list[fl
     casting.make = PacedLink
     async with fleet_of(tmp_path / "home", casting) as fleet:
         names = [f"a{n}" for n in range(agents)]
-        await asyncio.gather(*(fleet.spawn(wish(tmp_path, name=name)) for name in names))
+        await asyncio.gather(*(fleet.spawn(new_agent(tmp_path, name=name)) for name in names))
         await fleet.wait(names, timeout=SOON)
-        await fleet.spawn(wish(tmp_path, name="asks"))
+        await fleet.spawn(new_agent(tmp_path, name="asks"))
         cpu, wall = time.process_time(), time.perf_counter()
         for name in names:
             await fleet.send(name, (text(f"stream {seconds * 20}"),))

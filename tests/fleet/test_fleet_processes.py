@@ -13,7 +13,7 @@ from quarterdeck.fleet.local import LocalFleet
 from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.events import MessageChunk, SessionEnded
 from tests.support.deadlines import SOON
-from tests.support.scripted_fleet import events_of, places_in, wish
+from tests.support.scripted_fleet import events_of, new_agent, places_in
 
 
 def describe(home: Path, name: str, *options: str) -> None:
@@ -48,7 +48,7 @@ async def said(fleet: LocalFleet, name: str) -> str:
 
 
 async def test_it_works_asks_and_comes_back_with_its_past(fleet: LocalFleet, tmp_path: Path):
-    await fleet.spawn(wish(tmp_path, "fake", name="ann", prompt="echo remember me"))
+    await fleet.spawn(new_agent(tmp_path, "fake", name="ann", prompt="echo remember me"))
     await fleet.send("ann", (text("ask rm x"),))
     (info,) = await fleet.wait(["ann"], timeout=SOON)
     assert (info.state, info.waits_for, info.transport) == ("waiting", "permission", "acp")
@@ -68,7 +68,7 @@ async def test_it_works_asks_and_comes_back_with_its_past(fleet: LocalFleet, tmp
 async def test_starts_that_fail_tell_why_and_harm_nobody(fleet: LocalFleet, tmp_path: Path):
     names = ("absent", "leaves", "fake")
     for agent in names:
-        await fleet.spawn(wish(tmp_path, agent, name=agent, prompt="echo hi"))
+        await fleet.spawn(new_agent(tmp_path, agent, name=agent, prompt="echo hi"))
     absent, leaves, fake = await fleet.wait(names, timeout=SOON)
     assert (absent.state, leaves.state, fake.state) == ("failed", "failed", "idle")
     assert "no-such-program-anywhere" in (absent.reason or "")
@@ -78,7 +78,7 @@ async def test_starts_that_fail_tell_why_and_harm_nobody(fleet: LocalFleet, tmp_
 
 @pytest.mark.parametrize("agent", ["deaf", "fake"])
 async def test_a_kill_leaves_no_process(fleet: LocalFleet, tmp_path: Path, agent: str):
-    await fleet.spawn(wish(tmp_path, agent, name="ann", prompt="children 2 detached\nwait"))
+    await fleet.spawn(new_agent(tmp_path, agent, name="ann", prompt="children 2 detached\nwait"))
     if agent == "fake":
         async with asyncio.timeout(SOON):
             while "wait" not in await said(fleet, "ann"):

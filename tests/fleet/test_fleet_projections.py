@@ -31,15 +31,15 @@ from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.usage import Cost, TokenUsage
 from tests.support.deadlines import SOON
 from tests.support.journal_events import append_all
-from tests.support.scripted_fleet import fleet_of, wish
+from tests.support.scripted_fleet import fleet_of, new_agent
 
 
 async def busy(fleet: LocalFleet, tmp_path: Path) -> None:
     """A little of everything."""
     prompts = ("say x", "ask rm x", "question why", "fail x", "crash", "tokens 5", "total 7")
     for n, prompt in enumerate(prompts):
-        await fleet.spawn(wish(tmp_path, name=f"a{n}", prompt=prompt))
-    await fleet.spawn(wish(tmp_path, name="w", prompt="wait"))
+        await fleet.spawn(new_agent(tmp_path, name=f"a{n}", prompt=prompt))
+    await fleet.spawn(new_agent(tmp_path, name="w", prompt="wait"))
     await fleet.wait([f"a{n}" for n in range(len(prompts))], timeout=SOON)
     await fleet.send("w", (text("say later"),))
     await fleet.kill("a0")
@@ -83,7 +83,7 @@ async def test_a_clock_that_goes_backwards_changes_no_order(tmp_path: Path):
 
     async with fleet_of(tmp_path / "home", clock=clock) as fleet:
         for name in ("a", "b", "c"):
-            await fleet.spawn(wish(tmp_path, name=name, prompt="say x"))
+            await fleet.spawn(new_agent(tmp_path, name=name, prompt="say x"))
             await fleet.wait([name], timeout=SOON)
         infos = await fleet.agents()
         assert [one.name for one in infos] == ["c", "b", "a"]
@@ -142,9 +142,9 @@ def test_a_total_that_falls_has_begun_again():
 
 async def test_usage_of_agents_is_added_up(tmp_path: Path):
     async with fleet_of(tmp_path / "home") as fleet:
-        await fleet.spawn(wish(tmp_path, name="ann", prompt="tokens 5"))
+        await fleet.spawn(new_agent(tmp_path, name="ann", prompt="tokens 5"))
         await fleet.send("ann", (text("tokens 7"),))
-        await fleet.spawn(wish(tmp_path, name="bob", prompt="total 10"))
+        await fleet.spawn(new_agent(tmp_path, name="bob", prompt="total 10"))
         await fleet.send("bob", (text("total 30"),))
         ann, bob = await fleet.wait(["ann", "bob"], timeout=SOON)
         assert ann.usage == TokenUsage(input=12, output=2)

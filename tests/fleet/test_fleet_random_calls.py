@@ -14,7 +14,7 @@ from quarterdeck.fleet.projections import load_archived, load_unarchived
 from quarterdeck.wire.content import text
 from tests.fleet.kill_hosts import check
 from tests.support.deadlines import SOON
-from tests.support.scripted_fleet import events_of, fleet_of, wish
+from tests.support.scripted_fleet import events_of, fleet_of, new_agent
 
 PROMPTS = ("say x", "ask rm x", "question why", "wait", "stream 5", "fail x", "crash", "tokens 3")
 
@@ -47,7 +47,7 @@ class Caller:
         infos = await self.fleet.agents()
         parents = [None, *(one.session for one in infos if one.is_live)]
         parent = self.random.choice(parents)
-        return await self.fleet.spawn(wish(self.folder, prompt=prompt, parent=parent))
+        return await self.fleet.spawn(new_agent(self.folder, prompt=prompt, parent=parent))
 
     async def send(self) -> None:
         agent = (await self.some()).session

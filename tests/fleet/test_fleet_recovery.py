@@ -22,7 +22,7 @@ from quarterdeck.wire.events import (
 )
 from quarterdeck.wire.permissions import Cancelled
 from tests.support.deadlines import SOON
-from tests.support.scripted_fleet import Casting, events_of, fleet_of, wish
+from tests.support.scripted_fleet import Casting, events_of, fleet_of, new_agent
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "tests/fleet/kill_hosts.py"
@@ -37,15 +37,15 @@ async def test_what_ran_is_failed_and_what_waited_still_waits(tmp_path: Path):
     casting = Casting()
     async with fleet_of(tmp_path / "home", casting) as fleet:
         for name, prompt in (("asks", "ask rm x"), ("wonders", "question why"), ("idle", "say x")):
-            await fleet.spawn(wish(tmp_path, name=name, prompt=prompt))
-        await fleet.spawn(wish(tmp_path, name="works", prompt="wait"))
+            await fleet.spawn(new_agent(tmp_path, name=name, prompt=prompt))
+        await fleet.spawn(new_agent(tmp_path, name="works", prompt="wait"))
         await fleet.wait(["asks", "wonders", "idle"], timeout=SOON)
         await fleet.send("asks", (text("say first"),))
         await fleet.send("asks", (text("say second"),))
-        await fleet.spawn(wish(tmp_path, name="gone"))
+        await fleet.spawn(new_agent(tmp_path, name="gone"))
         await fleet.kill("gone")
         casting.hold = asyncio.Event()
-        await fleet.spawn(wish(tmp_path, name="starts", prompt="say hi"))
+        await fleet.spawn(new_agent(tmp_path, name="starts", prompt="say hi"))
         await asyncio.to_thread(snapshot, tmp_path / "home", tmp_path / "copy")
     casting = Casting()
     async with fleet_of(tmp_path / "copy", casting) as fleet:
@@ -74,17 +74,17 @@ async def test_what_ran_is_failed_and_what_waited_still_waits(tmp_path: Path):
         for name in ("asks", "starts"):
             await fleet.resume(name)
         await fleet.wait(["asks", "starts"], timeout=SOON)
-        told = {link.start_.wish.name: link.told for link in casting.links}
+        told = {link.start_.spawn.name: link.told for link in casting.links}
         assert told == {"asks": ["say other", "say second"], "starts": ["say hi"]}
         resumed = {
-            link.start_.wish.name: link.host.opening.options.resume for link in casting.links
+            link.start_.spawn.name: link.host.opening.options.resume for link in casting.links
         }
         assert resumed == {"asks": infos["asks"].agent_session, "starts": None}
 
 
 async def test_recovery_happens_once(tmp_path: Path):
     async with fleet_of(tmp_path / "home") as fleet:
-        await fleet.spawn(wish(tmp_path, name="ann", prompt="wait"))
+        await fleet.spawn(new_agent(tmp_path, name="ann", prompt="wait"))
         await asyncio.to_thread(snapshot, tmp_path / "home", tmp_path / "copy")
     lengths = []
     for _ in range(3):
@@ -95,8 +95,8 @@ async def test_recovery_happens_once(tmp_path: Path):
 
 async def test_what_ran_runs_again_if_that_is_the_policy(tmp_path: Path):
     async with fleet_of(tmp_path / "home") as fleet:
-        await fleet.spawn(wish(tmp_path, name="ann", prompt="say x"))
-        await fleet.spawn(wish(tmp_path, name="bob"))
+        await fleet.spawn(new_agent(tmp_path, name="ann", prompt="say x"))
+        await fleet.spawn(new_agent(tmp_path, name="bob"))
         await fleet.wait(["ann", "bob"], timeout=SOON)
         await fleet.close("bob")
         await asyncio.to_thread(snapshot, tmp_path / "home", tmp_path / "copy")
@@ -108,7 +108,7 @@ async def test_what_ran_runs_again_if_that_is_the_policy(tmp_path: Path):
 
 async def test_another_live_host_is_left_alone(tmp_path: Path):
     async with fleet_of(tmp_path / "home") as fleet:
-        await fleet.spawn(wish(tmp_path, name="ann", prompt="wait"))
+        await fleet.spawn(new_agent(tmp_path, name="ann", prompt="wait"))
         with pytest.raises(JournalLockedError):
             async with fleet_of(tmp_path / "home"):
                 raise AssertionError("two hosts own one log")
@@ -119,7 +119,7 @@ async def test_a_fleet_that_is_left_by_an_error_still_ends_its_agents(tmp_path: 
     casting = Casting()
     with pytest.raises(ZeroDivisionError):
         async with fleet_of(tmp_path / "home", casting) as fleet:
-            await fleet.spawn(wish(tmp_path, name="ann"))
+            await fleet.spawn(new_agent(tmp_path, name="ann"))
             await fleet.wait(["ann"], timeout=SOON)
             raise ZeroDivisionError
     assert casting.links[0].gone.is_set()
@@ -131,7 +131,7 @@ async def test_a_fleet_whose_owner_is_cancelled_still_ends_its_agents(tmp_path: 
 
     async def own() -> None:
         async with fleet_of(tmp_path / "home", casting) as fleet:
-            await fleet.spawn(wish(tmp_path, name="ann", prompt="wait"))
+            await fleet.spawn(new_agent(tmp_path, name="ann", prompt="wait"))
             ready.set()
             await asyncio.Event().wait()
 

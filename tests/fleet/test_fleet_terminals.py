@@ -30,10 +30,10 @@ def sh(script: str, **more: Any) -> FleetTerminalOptions:
 
 
 async def test_a_program_is_started_watched_and_typed_into(any_fleet: Fleet, tmp_path: Path):
-    wish = FleetTerminalOptions(
+    options = FleetTerminalOptions(
         cwd=str(tmp_path), command=("/bin/cat",), name="mine", columns=50, rows=9
     )
-    opened = await any_fleet.open_terminal(wish)
+    opened = await any_fleet.open_terminal(options)
     assert (opened.name, opened.command, opened.cwd) == ("mine", ("/bin/cat",), str(tmp_path))
     assert (opened.columns, opened.rows, opened.ended) == (50, 9, None)
     assert await any_fleet.terminals() == [opened]

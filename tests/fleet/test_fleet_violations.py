@@ -10,7 +10,7 @@ from quarterdeck.fleet.local import LocalFleet
 from quarterdeck.wire.events import PermissionViolated
 from tests.support.agent_files import write_agent_files
 from tests.support.deadlines import SOON
-from tests.support.scripted_fleet import events_of, places_in, wish
+from tests.support.scripted_fleet import events_of, new_agent, places_in
 from tests.support.work_trees import new_repository
 
 
@@ -35,7 +35,7 @@ async def test_it_is_in_the_inbox_and_in_the_log(
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     async with asyncio.timeout(3 * SOON), LocalFleet.open(places, environment) as fleet:
         how = {"transport": transport, "mode": mode, "prompt": "sneak kept.txt changed"}
-        await fleet.spawn(wish(work, agent, name="sly", **how))
+        await fleet.spawn(new_agent(work, agent, name="sly", **how))
         (rested,) = await fleet.wait(["sly"])
         assert rested.state == "idle"
         (item,) = await fleet.inbox()

@@ -12,7 +12,7 @@ from quarterdeck.fleet.sessions.handover import CONTINUE_PROMPT, hand_over
 from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import Prompted
 from tests.support.deadlines import SOON
-from tests.support.scripted_fleet import Casting, events_of, fleet_of, wish
+from tests.support.scripted_fleet import Casting, events_of, fleet_of, new_agent
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ async def first_prompt(fleet: LocalFleet, name: str) -> str:
 
 async def test_the_new_one_is_told_what_the_old_one_was_at(fleet: LocalFleet, tmp_path: Path):
     deny = ("bash(rm:*)",)
-    await fleet.spawn(wish(tmp_path, name="old", prompt="echo mend\nthe parser", deny=deny))
+    await fleet.spawn(new_agent(tmp_path, name="old", prompt="echo mend\nthe parser", deny=deny))
     await fleet.wait(["old"], timeout=SOON)
     new = await hand_over(fleet, "old", "codex", name="new", prompt="now the printer")
     await fleet.wait(["new"], timeout=SOON)
@@ -48,7 +48,7 @@ async def test_the_new_one_is_told_what_the_old_one_was_at(fleet: LocalFleet, tm
 
 
 async def test_without_words_it_goes_on(fleet: LocalFleet, tmp_path: Path):
-    await fleet.spawn(wish(tmp_path, name="old", prompt="echo hello"))
+    await fleet.spawn(new_agent(tmp_path, name="old", prompt="echo hello"))
     await fleet.wait(["old"], timeout=SOON)
     await hand_over(fleet, "old", "codex", name="new")
     await fleet.wait(["new"], timeout=SOON)
@@ -56,7 +56,7 @@ async def test_without_words_it_goes_on(fleet: LocalFleet, tmp_path: Path):
 
 
 async def test_what_cannot_be_leaves_the_old_one_as_it_is(fleet: LocalFleet, tmp_path: Path):
-    await fleet.spawn(wish(tmp_path, name="old", prompt="echo hello"))
+    await fleet.spawn(new_agent(tmp_path, name="old", prompt="echo hello"))
     await fleet.wait(["old"], timeout=SOON)
     with pytest.raises(UnknownAgentError):
         await hand_over(fleet, "old", "nobody")
@@ -66,6 +66,6 @@ async def test_what_cannot_be_leaves_the_old_one_as_it_is(fleet: LocalFleet, tmp
 
 
 async def test_one_that_works_is_not_taken_from_its_work(fleet: LocalFleet, tmp_path: Path):
-    await fleet.spawn(wish(tmp_path, name="old", prompt="wait"))
+    await fleet.spawn(new_agent(tmp_path, name="old", prompt="wait"))
     with pytest.raises(AgentNotReadyError, match="interrupt it"):
         await hand_over(fleet, "old", "codex")

@@ -38,7 +38,7 @@ from quarterdeck.wire.ids import MessageId
 from quarterdeck.wire.permissions import Cancelled
 from quarterdeck.wire.session_options import AgentMcpServer
 from tests.support.deadlines import SOON
-from tests.support.scripted_fleet import Casting, events_of, fleet_of, wish
+from tests.support.scripted_fleet import Casting, events_of, fleet_of, new_agent
 
 E = TypeVar("E")
 
@@ -75,7 +75,7 @@ async def all_of(fleet: LocalFleet, name: str, kind: type[E]) -> list[E]:
 
 
 async def test_a_running_turn_is_steered(fleet: LocalFleet, casting: Casting, tmp_path: Path):
-    await fleet.spawn(wish(tmp_path, name="ann", prompt="wait"))
+    await fleet.spawn(new_agent(tmp_path, name="ann", prompt="wait"))
     await seen(fleet, "ann", MessageChunk)
     sent = await fleet.steer("ann", (text("rather blue"),), origin="agent")
     queued = await fleet.send("ann", (text("say later"),))
@@ -92,7 +92,7 @@ async def test_a_running_turn_is_steered(fleet: LocalFleet, casting: Casting, tm
 async def test_without_a_turn_a_message_that_steers_is_a_prompt(
     fleet: LocalFleet, casting: Casting, tmp_path: Path
 ):
-    await fleet.spawn(wish(tmp_path, name="ann", prompt="say one"))
+    await fleet.spawn(new_agent(tmp_path, name="ann", prompt="say one"))
     await rested(fleet, "ann")
     sent = await fleet.steer("ann", (text("say two"),))
     await rested(fleet, "ann")
@@ -103,7 +103,7 @@ async def test_without_a_turn_a_message_that_steers_is_a_prompt(
 async def test_an_agent_that_cannot_be_steered_says_so(
     fleet: LocalFleet, casting: Casting, tmp_path: Path
 ):
-    await fleet.spawn(wish(tmp_path, agent="pi", name="ann", prompt="wait"))
+    await fleet.spawn(new_agent(tmp_path, agent="pi", name="ann", prompt="wait"))
     await seen(fleet, "ann", MessageChunk)
     with pytest.raises(UnsupportedError, match=r"pi over played cannot be steered.*queued"):
         await fleet.steer("ann", (text("now"),))
@@ -120,7 +120,7 @@ async def test_spawn_reports_a_start_that_is_on_disk_already(
     fleet: LocalFleet, casting: Casting, tmp_path: Path
 ):
     casting.hold = asyncio.Event()
-    info = await fleet.spawn(wish(tmp_path, name="ann", prompt="say hi", model="big"))
+    info = await fleet.spawn(new_agent(tmp_path, name="ann", prompt="say hi", model="big"))
     assert (info.state, info.name, info.mode, info.model) == ("starting", "ann", "ask", "big")
     assert [one.content for one in info.queue] == [(text("say hi"),)]
     (spawned,) = await all_of(fleet, "ann", SessionSpawned)
@@ -149,7 +149,7 @@ async def test_a_wish_that_cannot_be_leaves_nothing(
     fleet: LocalFleet, tmp_path: Path, fields: dict[str, object], error: type[Exception]
 ):
     with pytest.raises(error):
-        await fleet.spawn(wish(**{"cwd": tmp_path, **fields}))  # type: ignore[arg-type]
+        await fleet.spawn(new_agent(**{"cwd": tmp_path, **fields}))  # type: ignore[arg-type]
     assert await fleet.agents(archived=True) == []
     assert fleet.journal.last == 0
 
@@ -158,7 +158,7 @@ async def test_a_start_that_fails_ends_in_failed_and_blocks_nothing(
     fleet: LocalFleet, casting: Casting, tmp_path: Path
 ):
     casting.failure = OpenFailedError("it is not logged in", exit_code=7, stderr="log in first")
-    await fleet.spawn(wish(tmp_path, name="ann", prompt="say hi"))
+    await fleet.spawn(new_agent(tmp_path, name="ann", prompt="say hi"))
     info = await rested(fleet, "ann")
     assert (info.state, info.is_live) == ("failed", False)
     assert (info.reason or "").splitlines() == [
@@ -171,7 +171,7 @@ async def test_a_start_that_fails_ends_in_failed_and_blocks_nothing(
     with pytest.raises(AgentNotReadyError, match="resume it"):
         await fleet.send("ann", (text("x"),))
     casting.failure = None
-    assert (await fleet.spawn(wish(tmp_path, name="bob"))).state == "starting"
+    assert (await fleet.spawn(new_agent(tmp_path, name="bob"))).state == "starting"
     assert (await rested(fleet, "bob")).state == "idle"
     assert (await fleet.resume("ann")).state == "starting"
     assert (await rested(fleet, "ann")).state == "idle"
@@ -182,7 +182,7 @@ async def test_an_error_of_our_own_while_starting_is_a_failed_start_too(
     fleet: LocalFleet, casting: Casting, tmp_path: Path
 ):
     casting.failure = ZeroDivisionError("oops")
-    await fleet.spawn(wish(tmp_path, name="ann"))
+    await fleet.spawn(new_agent(tmp_path, name="ann"))
     info = await rested(fleet, "ann")
     assert info.state == "failed" and "oops" in (info.reason or "")
 
@@ -192,7 +192,7 @@ async def test_a_limit_on_tools_that_cannot_be_kept_fails_by_name(tmp_path: Path
 
     places = Places.find({"QUARTERDECK_HOME": str(tmp_path / "home")})
     async with LocalFleet.open(places, {}) as fleet:
-        await fleet.spawn(wish(tmp_path, name="ann", tools=("read",)))
+        await fleet.spawn(new_agent(tmp_path, name="ann", tools=("read",)))
         info = await rested(fleet, "ann")
     assert info.state == "failed" and "tools" in (info.reason or "")
 
@@ -200,11 +200,11 @@ async def test_a_limit_on_tools_that_cannot_be_kept_fails_by_name(tmp_path: Path
 async def test_names_are_unique_among_those_that_are_not_archived(
     fleet: LocalFleet, tmp_path: Path
 ):
-    await fleet.spawn(wish(tmp_path, name="ann"))
+    await fleet.spawn(new_agent(tmp_path, name="ann"))
     with pytest.raises(NameTakenError):
-        await fleet.spawn(wish(tmp_path, name="Ann"))
-    assert (await fleet.spawn(wish(tmp_path))).name == "claude-1"
-    assert (await fleet.spawn(wish(tmp_path))).name == "claude-2"
+        await fleet.spawn(new_agent(tmp_path, name="Ann"))
+    assert (await fleet.spawn(new_agent(tmp_path))).name == "claude-1"
+    assert (await fleet.spawn(new_agent(tmp_path))).name == "claude-2"
     with pytest.raises(NameTakenError):
         await fleet.rename("claude-1", "ann")
     await fleet.archive("ann")
@@ -218,29 +218,29 @@ async def test_names_are_unique_among_those_that_are_not_archived(
 
 
 async def test_two_who_want_one_name_at_once_do_not_both_get_it(fleet: LocalFleet, tmp_path: Path):
-    spawns = [fleet.spawn(wish(tmp_path, name="ann")) for _ in range(8)]
+    spawns = [fleet.spawn(new_agent(tmp_path, name="ann")) for _ in range(8)]
     results = await asyncio.gather(*spawns, return_exceptions=True)
     assert sum(isinstance(one, AgentInfo) for one in results) == 1
-    made = await asyncio.gather(*(fleet.spawn(wish(tmp_path)) for _ in range(8)))
+    made = await asyncio.gather(*(fleet.spawn(new_agent(tmp_path)) for _ in range(8)))
     assert len({one.name for one in made}) == 8
 
 
 async def test_the_number_of_agents_and_of_generations_is_bounded(tmp_path: Path):
     async with fleet_of(tmp_path / "home", bounds=FleetLimits(live=3, depth=2)) as fleet:
-        ann = await fleet.spawn(wish(tmp_path, name="ann"))
-        bob = await fleet.spawn(wish(tmp_path, name="bob", parent=ann.session))
+        ann = await fleet.spawn(new_agent(tmp_path, name="ann"))
+        bob = await fleet.spawn(new_agent(tmp_path, name="bob", parent=ann.session))
         with pytest.raises(FleetLimitError, match="2 levels deep"):
-            await fleet.spawn(wish(tmp_path, parent=bob.session))
-        await fleet.spawn(wish(tmp_path))
+            await fleet.spawn(new_agent(tmp_path, parent=bob.session))
+        await fleet.spawn(new_agent(tmp_path))
         with pytest.raises(FleetLimitError, match="3 agents"):
-            await fleet.spawn(wish(tmp_path))
+            await fleet.spawn(new_agent(tmp_path))
 
 
 async def test_a_caller_that_goes_away_while_spawning_leaves_a_whole_agent(
     fleet: LocalFleet, tmp_path: Path
 ):
     for delay in range(12):
-        spawning = asyncio.create_task(fleet.spawn(wish(tmp_path)))
+        spawning = asyncio.create_task(fleet.spawn(new_agent(tmp_path)))
         for _ in range(delay):
             await asyncio.sleep(0)
         spawning.cancel()
@@ -258,7 +258,7 @@ async def test_a_caller_that_goes_away_while_spawning_leaves_a_whole_agent(
 async def test_prompts_are_delivered_in_order_as_they_were_last_written(
     fleet: LocalFleet, casting: Casting, tmp_path: Path
 ):
-    await fleet.spawn(wish(tmp_path, name="ann", prompt="wait"))
+    await fleet.spawn(new_agent(tmp_path, name="ann", prompt="wait"))
     await seen(fleet, "ann", MessageChunk)
     ids = [await fleet.send("ann", (text(f"say {n}"),)) for n in range(4)]
     assert [one.message for one in (await fleet.agent("ann")).queue] == ids
@@ -279,7 +279,7 @@ async def test_prompts_are_delivered_in_order_as_they_were_last_written(
 async def test_an_interrupt_drops_the_queue_if_asked(
     fleet: LocalFleet, casting: Casting, tmp_path: Path
 ):
-    await fleet.spawn(wish(tmp_path, name="ann", prompt="wait"))
+    await fleet.spawn(new_agent(tmp_path, name="ann", prompt="wait"))
     await seen(fleet, "ann", MessageChunk)
     for n in range(3):
         await fleet.send("ann", (text(f"say {n}"),))
@@ -292,7 +292,7 @@ async def test_an_interrupt_drops_the_queue_if_asked(
 
 
 async def test_an_interrupt_at_any_moment_of_a_turn_ends_it(fleet: LocalFleet, tmp_path: Path):
-    await fleet.spawn(wish(tmp_path, name="ann"))
+    await fleet.spawn(new_agent(tmp_path, name="ann"))
     await rested(fleet, "ann")
     for delay in range(40):
         await fleet.send("ann", (text("wait"),))
@@ -310,7 +310,7 @@ async def test_an_interrupt_at_any_moment_of_a_turn_ends_it(fleet: LocalFleet, t
 async def test_an_edit_that_is_told_done_is_what_is_sent(
     fleet: LocalFleet, casting: Casting, tmp_path: Path
 ):
-    await fleet.spawn(wish(tmp_path, name="ann"))
+    await fleet.spawn(new_agent(tmp_path, name="ann"))
     await rested(fleet, "ann")
     for delay in range(20):
         message = await fleet.send("ann", (text("say old"),))
@@ -325,7 +325,7 @@ async def test_an_edit_that_is_told_done_is_what_is_sent(
 async def test_a_prompt_that_the_agent_cannot_take_is_dropped_with_the_reason(
     fleet: LocalFleet, tmp_path: Path
 ):
-    await fleet.spawn(wish(tmp_path, name="ann"))
+    await fleet.spawn(new_agent(tmp_path, name="ann"))
     await rested(fleet, "ann")
     await fleet.send("ann", (ImageContent(data="aa", mime_type="image/png"),))
     await fleet.send("ann", (text("say on"),))
@@ -337,7 +337,7 @@ async def test_a_prompt_that_the_agent_cannot_take_is_dropped_with_the_reason(
 
 async def test_too_long_a_queue_is_refused(tmp_path: Path):
     async with fleet_of(tmp_path / "home", bounds=FleetLimits(queue=2)) as fleet:
-        await fleet.spawn(wish(tmp_path, name="ann", prompt="wait"))
+        await fleet.spawn(new_agent(tmp_path, name="ann", prompt="wait"))
         await seen(fleet, "ann", MessageChunk)
         for _ in range(2):
             await fleet.send("ann", (text("x"),))
@@ -352,7 +352,7 @@ async def test_a_kill_while_starting_ends_as_killed(
     fleet: LocalFleet, casting: Casting, tmp_path: Path
 ):
     casting.hold = asyncio.Event()
-    await fleet.spawn(wish(tmp_path, name="ann", prompt="say hi"))
+    await fleet.spawn(new_agent(tmp_path, name="ann", prompt="say hi"))
     async with asyncio.timeout(SOON):
         await casting.starting_now.wait()
         await fleet.kill("ann", reason="no more")
@@ -368,7 +368,7 @@ async def test_a_kill_while_starting_ends_as_killed(
 async def test_a_kill_in_the_middle_ends_everything_at_once(
     fleet: LocalFleet, casting: Casting, tmp_path: Path, prompt: str
 ):
-    await fleet.spawn(wish(tmp_path, name="ann", prompt=prompt))
+    await fleet.spawn(new_agent(tmp_path, name="ann", prompt=prompt))
     await seen(fleet, "ann", TurnStarted)
     await fleet.send("ann", (text("say later"),))
     if prompt.startswith(("ask", "question")):
@@ -394,7 +394,7 @@ async def test_a_kill_at_any_moment_of_a_life_is_the_end_of_it(tmp_path: Path):
     async with fleet_of(tmp_path / "home") as fleet:
         for delay in range(40):
             name = f"ann-{delay}"
-            await fleet.spawn(wish(tmp_path, name=name, prompt="ask rm x"))
+            await fleet.spawn(new_agent(tmp_path, name=name, prompt="ask rm x"))
             for _ in range(delay * 2):
                 await asyncio.sleep(0)
             async with asyncio.timeout(SOON):
@@ -409,11 +409,11 @@ async def test_children_die_with_a_killed_parent_and_outlive_a_closed_one(
     fleet: LocalFleet, tmp_path: Path
 ):
     async def family(prefix: str) -> list[str]:
-        top = await fleet.spawn(wish(tmp_path, name=f"{prefix}-top"))
+        top = await fleet.spawn(new_agent(tmp_path, name=f"{prefix}-top"))
         child = await fleet.spawn(
-            wish(tmp_path, name=f"{prefix}-child", parent=top.session, prompt="wait")
+            new_agent(tmp_path, name=f"{prefix}-child", parent=top.session, prompt="wait")
         )
-        await fleet.spawn(wish(tmp_path, name=f"{prefix}-grandchild", parent=child.session))
+        await fleet.spawn(new_agent(tmp_path, name=f"{prefix}-grandchild", parent=child.session))
         return [f"{prefix}-{one}" for one in ("top", "child", "grandchild")]
 
     names = await family("a")
@@ -422,7 +422,7 @@ async def test_children_die_with_a_killed_parent_and_outlive_a_closed_one(
     assert [one.state for one in infos] == ["killed"] * 3
     assert "'a-top'" in (infos[2].reason or "")
     with pytest.raises(AgentNotReadyError, match="not live"):
-        await fleet.spawn(wish(tmp_path, parent=infos[0].session))
+        await fleet.spawn(new_agent(tmp_path, parent=infos[0].session))
     names = await family("b")
     await fleet.close(names[0])
     assert [(await fleet.agent(name)).is_live for name in names[:2]] == [False, True]
@@ -432,7 +432,7 @@ async def test_children_die_with_a_killed_parent_and_outlive_a_closed_one(
 async def test_an_agent_that_crashes_is_failed_and_goes_on_when_resumed(
     fleet: LocalFleet, casting: Casting, tmp_path: Path
 ):
-    await fleet.spawn(wish(tmp_path, name="ann", prompt="crash"))
+    await fleet.spawn(new_agent(tmp_path, name="ann", prompt="crash"))
     await seen(fleet, "ann", SessionEnded)
     info = await rested(fleet, "ann")
     assert (info.state, info.can_resume, info.agent_session) == ("failed", True, "own-1")
@@ -455,7 +455,7 @@ async def test_values_of_variables_are_never_stored_and_a_resumed_agent_says_so(
     secret = "s3cret-of-ann"
     server = AgentMcpServer(name="docs", url="https://docs.example", headers={"X-Key": secret})
     given = {"environment": {"TOKEN": secret}, "mcp_servers": (server,)}
-    await fleet.spawn(wish(tmp_path, name="ann", prompt="say hi", **given))
+    await fleet.spawn(new_agent(tmp_path, name="ann", prompt="say hi", **given))
     await rested(fleet, "ann")
     opening = casting.links[0].host.opening
     assert opening.options.variables == {"TOKEN": secret}
@@ -476,13 +476,13 @@ async def test_values_of_variables_are_never_stored_and_a_resumed_agent_says_so(
 
 async def test_a_copy_needs_a_session_to_copy(fleet: LocalFleet, tmp_path: Path):
     with pytest.raises(InvalidOptionsError, match="fork: it needs a session"):
-        await fleet.spawn(wish(tmp_path, fork=True))
+        await fleet.spawn(new_agent(tmp_path, fork=True))
 
 
 async def test_what_waits_when_an_agent_crashes_is_delivered_when_it_is_resumed(
     fleet: LocalFleet, casting: Casting, tmp_path: Path
 ):
-    await fleet.spawn(wish(tmp_path, name="ann", prompt="ask rm x"))
+    await fleet.spawn(new_agent(tmp_path, name="ann", prompt="ask rm x"))
     await rested(fleet, "ann")
     await fleet.send("ann", (text("crash"),))
     await fleet.send("ann", (text("say after"),))
@@ -498,7 +498,7 @@ async def test_what_waits_when_an_agent_crashes_is_delivered_when_it_is_resumed(
 async def test_a_failed_turn_and_an_interrupted_one_are_told_from_success(
     fleet: LocalFleet, tmp_path: Path
 ):
-    await fleet.spawn(wish(tmp_path, name="ann", prompt="fail no money"))
+    await fleet.spawn(new_agent(tmp_path, name="ann", prompt="fail no money"))
     info = await rested(fleet, "ann")
     assert (info.state, info.reason, info.is_live) == ("failed", "no money", True)
     await fleet.send("ann", (text("say fine"),))
@@ -508,10 +508,10 @@ async def test_a_failed_turn_and_an_interrupted_one_are_told_from_success(
 async def test_leaving_ends_every_agent_in_good_order(tmp_path: Path, casting: Casting):
     async with fleet_of(tmp_path / "home", casting) as fleet:
         for n in range(5):
-            await fleet.spawn(wish(tmp_path, name=f"a{n}", prompt="wait"))
+            await fleet.spawn(new_agent(tmp_path, name=f"a{n}", prompt="wait"))
         await seen(fleet, "a4", MessageChunk)
         hold = casting.hold = asyncio.Event()
-        await fleet.spawn(wish(tmp_path, name="slow"))
+        await fleet.spawn(new_agent(tmp_path, name="slow"))
     assert not hold.is_set() and all(link.gone.is_set() for link in casting.links)
     async with fleet_of(tmp_path / "home") as fleet:
         infos = await fleet.agents()
@@ -520,7 +520,7 @@ async def test_leaving_ends_every_agent_in_good_order(tmp_path: Path, casting: C
 
 
 async def test_archiving_ends_and_hides_until_it_is_taken_out(fleet: LocalFleet, tmp_path: Path):
-    await fleet.spawn(wish(tmp_path, name="ann", prompt="wait"))
+    await fleet.spawn(new_agent(tmp_path, name="ann", prompt="wait"))
     await fleet.archive("ann")
     await fleet.archive("ann")
     assert await fleet.agents() == []
@@ -540,7 +540,7 @@ async def test_who_needs_a_person_comes_first_then_the_latest_to_change(
     fleet: LocalFleet, tmp_path: Path
 ):
     for name, prompt in (("a", "ask rm x"), ("b", "say x"), ("c", "say x")):
-        await fleet.spawn(wish(tmp_path, name=name, prompt=prompt))
+        await fleet.spawn(new_agent(tmp_path, name=name, prompt=prompt))
         await rested(fleet, name)
     assert [one.name for one in await fleet.agents()] == ["a", "c", "b"]
     status = await fleet.status()
@@ -549,8 +549,8 @@ async def test_who_needs_a_person_comes_first_then_the_latest_to_change(
 
 
 async def test_waiting_for_any_or_all_and_not_for_ever(fleet: LocalFleet, tmp_path: Path):
-    await fleet.spawn(wish(tmp_path, name="a", prompt="say x"))
-    await fleet.spawn(wish(tmp_path, name="b", prompt="wait"))
+    await fleet.spawn(new_agent(tmp_path, name="a", prompt="say x"))
+    await fleet.spawn(new_agent(tmp_path, name="b", prompt="wait"))
     any_ = await fleet.wait(["a", "b"], until="any", timeout=SOON)
     assert [one.name for one in any_] == ["a"]
     assert [one.name for one in await fleet.wait(["a", "b"], timeout=0.05)] == ["a"]
@@ -564,7 +564,7 @@ async def test_waiting_for_any_or_all_and_not_for_ever(fleet: LocalFleet, tmp_pa
 
 
 async def test_an_agent_at_work_is_never_told_to_be_at_rest(fleet: LocalFleet, tmp_path: Path):
-    await fleet.spawn(wish(tmp_path, name="ann"))
+    await fleet.spawn(new_agent(tmp_path, name="ann"))
     for n in range(30):
         await fleet.send("ann", (text(f"say {n}"),))
         await rested(fleet, "ann")
@@ -572,7 +572,7 @@ async def test_an_agent_at_work_is_never_told_to_be_at_rest(fleet: LocalFleet, t
 
 
 async def test_records_are_read_and_followed_from_any_place(fleet: LocalFleet, tmp_path: Path):
-    await fleet.spawn(wish(tmp_path, name="ann", prompt="stream 50"))
+    await fleet.spawn(new_agent(tmp_path, name="ann", prompt="stream 50"))
     await rested(fleet, "ann")
     records = await fleet.read("ann", limit=1000)
     assert records[-1].seq == (await fleet.agent("ann")).last_seq
@@ -589,7 +589,7 @@ async def test_records_are_read_and_followed_from_any_place(fleet: LocalFleet, t
 async def test_settings_change_while_it_runs_and_outlast_it(
     fleet: LocalFleet, casting: Casting, tmp_path: Path
 ):
-    await fleet.spawn(wish(tmp_path, name="ann", model="small"))
+    await fleet.spawn(new_agent(tmp_path, name="ann", model="small"))
     await rested(fleet, "ann")
     await fleet.set_option("ann", "mode", "read-only")
     await fleet.set_option("ann", "model", "big")
@@ -615,7 +615,7 @@ async def test_settings_change_while_it_runs_and_outlast_it(
 
 
 async def test_a_fork_goes_on_in_a_copy(fleet: LocalFleet, casting: Casting, tmp_path: Path):
-    ann = await fleet.spawn(wish(tmp_path, name="ann", deny=("bash(curl:*)",)))
+    ann = await fleet.spawn(new_agent(tmp_path, name="ann", deny=("bash(curl:*)",)))
     await rested(fleet, "ann")
     bob = await fleet.fork("ann", name="bob", prompt="say hi")
     assert (await rested(fleet, "bob")).state == "idle"
@@ -634,9 +634,9 @@ async def test_a_child_that_is_being_started_dies_with_its_parent_too(
     fleet: LocalFleet, tmp_path: Path
 ):
     for delay in range(30):
-        top = await fleet.spawn(wish(tmp_path, name=f"top-{delay}"))
+        top = await fleet.spawn(new_agent(tmp_path, name=f"top-{delay}"))
         child = asyncio.create_task(
-            fleet.spawn(wish(tmp_path, name=f"child-{delay}", parent=top.session))
+            fleet.spawn(new_agent(tmp_path, name=f"child-{delay}", parent=top.session))
         )
         for _ in range(delay):
             await asyncio.sleep(0)
@@ -647,8 +647,8 @@ async def test_a_child_that_is_being_started_dies_with_its_parent_too(
 
 
 async def test_an_agent_that_closes_slowly_can_still_be_killed(fleet: LocalFleet, tmp_path: Path):
-    await fleet.spawn(wish(tmp_path, name="ann", prompt="stubborn"))
-    await seen(fleet, "ann", TurnStarted)
+    await fleet.spawn(new_agent(tmp_path, name="ann", prompt="stubborn"))
+    await seen(fleet, "ann", MessageChunk)
     closing = asyncio.create_task(fleet.close("ann"))
     await asyncio.sleep(0.02)
     assert not closing.done()
@@ -662,7 +662,7 @@ async def test_an_agent_that_closes_slowly_can_still_be_killed(fleet: LocalFleet
 async def test_archiving_and_resuming_at_once_leave_nobody_hidden_and_live(
     fleet: LocalFleet, tmp_path: Path
 ):
-    await fleet.spawn(wish(tmp_path, name="ann"))
+    await fleet.spawn(new_agent(tmp_path, name="ann"))
     await rested(fleet, "ann")
     for delay in range(25):
         await fleet.close("ann")
@@ -678,8 +678,8 @@ async def test_archiving_and_resuming_at_once_leave_nobody_hidden_and_live(
 
 async def test_an_agent_that_is_deleted_is_gone_and_its_name_is_free(tmp_path: Path):
     async with fleet_of(tmp_path / "home") as fleet:
-        info = await fleet.spawn(wish(tmp_path, name="ann", prompt="say hello"))
-        await fleet.spawn(wish(tmp_path, name="bob", prompt="say hello"))
+        info = await fleet.spawn(new_agent(tmp_path, name="ann", prompt="say hello"))
+        await fleet.spawn(new_agent(tmp_path, name="bob", prompt="say hello"))
         await fleet.wait(["ann", "bob"], timeout=SOON)
         with pytest.raises(AgentNotReadyError, match="live"):
             await fleet.delete("ann")
@@ -695,7 +695,7 @@ async def test_an_agent_that_is_deleted_is_gone_and_its_name_is_free(tmp_path: P
         assert {hit.session for hit in await fleet.search("hello")} == {
             (await fleet.agent("bob")).session
         }
-        again = await fleet.spawn(wish(tmp_path, name="ann"))
+        again = await fleet.spawn(new_agent(tmp_path, name="ann"))
         assert again.session != info.session
     async with fleet_of(tmp_path / "home") as fleet:
         assert {one.session for one in await fleet.agents()} >= {again.session}

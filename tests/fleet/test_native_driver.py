@@ -38,8 +38,8 @@ async def fleet(tmp_path: Path) -> AsyncIterator[LocalFleet]:
 
 
 def native(tmp_path: Path, prompt: str | None = None, **fields: object) -> SpawnOptions:
-    wish = {"cwd": str(tmp_path), "model": "scripted/default", "prompt": prompt, **fields}
-    return SpawnOptions.of(**wish)
+    request = {"cwd": str(tmp_path), "model": "scripted/default", "prompt": prompt, **fields}
+    return SpawnOptions.of(**request)
 
 
 async def rested(fleet: LocalFleet, name: str) -> AgentInfo:

@@ -46,12 +46,12 @@ async def test_what_a_sub_agent_asks_is_in_the_inbox_of_its_parent(
 ):
     script = tmp_path / "lead.toml"
     script.write_text(SCRIPT)
-    wish = SpawnOptions(
+    request = SpawnOptions(
         options=SessionOptions(cwd=str(tmp_path), model=f"scripted/{script}"),
         prompt="lead",
         name="boss",
     )
-    await fleet.spawn(wish)
+    await fleet.spawn(request)
     (info,) = await fleet.wait(["boss"], timeout=SOON)
     assert (info.state, info.waits_for) == ("waiting", "permission")
     (item,) = await fleet.inbox()

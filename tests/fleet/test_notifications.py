@@ -23,16 +23,24 @@ from quarterdeck.fleet.notifications import (
     tellers,
 )
 from quarterdeck.wire.content import text
-from quarterdeck.wire.events import Event, QuestionAsked, SessionEnded, TurnEnded
+from quarterdeck.wire.events import (
+    ConflictChanged,
+    Event,
+    QuestionAsked,
+    SessionEnded,
+    TurnEnded,
+)
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId, TurnId
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.session_options import SessionOptions
+from quarterdeck.wire.worktrees import ConflictFile
 from tests.support.deadlines import SOON
 from tests.support.memory_fleet import FakeFleet
 
 ANN = AgentInfo(session=SessionId("ses_1"), name="ann", agent="fake", cwd="/", state="idle")
 NOTE = PersonNotification(key="k", occasion="needed", agent="ann", session="ses_1", text="--x\n")
 NOON = time(12)
+FILES = (ConflictFile(path="a.py", kind="text"),)
 
 
 def record(event: Event) -> Record:
@@ -51,6 +59,9 @@ def record(event: Event) -> Record:
         (SessionEnded(how="broken"), "failed"),
         (SessionEnded(how="killed"), None),
         (SessionEnded(how="closed"), None),
+        (ConflictChanged(other=SessionId("ses_2"), files=FILES, new_paths=("a.py",)), "conflict"),
+        (ConflictChanged(other=SessionId("ses_2"), files=FILES), None),
+        (ConflictChanged(other=SessionId("ses_2")), None),
     ],
 )
 def test_what_is_worth_telling(event: Event, occasion: str | None):
@@ -211,3 +222,39 @@ async def test_a_command_that_fails_or_is_missing_hurts_nobody(fleet: FakeFleet)
 
 def test_nothing_is_run_unless_it_is_asked_for():
     assert tellers(NotificationSettings()) == []
+
+
+def test_a_conflict_names_the_files_that_are_new():
+    event = ConflictChanged(other=SessionId("ses_2"), files=FILES, new_paths=("a.py", "b\n.py"))
+    note = make_notification(record(event), ANN)
+    assert note is not None
+    assert (note.title, note.text) == ("ann conflicts with another agent", "a.py, b .py")
+
+
+async def test_conflicts_of_the_night_are_all_told_in_the_morning():
+    fleet = FakeFleet()
+    await fleet.spawn(SpawnOptions.of(cwd="/", agent="claude", name="ann"))
+    ann = fleet.find("ann")
+    clock = [time(23)]
+    notes: list[PersonNotification] = []
+
+    async def hear(note: PersonNotification) -> None:
+        notes.append(note)
+
+    settings = NotificationSettings(quiet="22:00-07:00", delay=0.0)
+    notifier = Notifier(fleet, settings, [hear], now=lambda: clock[0], look=0.01)
+    task = asyncio.create_task(notifier.run())
+    await asyncio.sleep(0.05)
+    for path in ("a.py", "b.py"):
+        other = SessionId(f"ses_{path}")
+        await fleet.append(ann, ConflictChanged(other=other, files=FILES, new_paths=(path,)))
+    await fleet.append(ann, TurnEnded(stop="end_turn"))
+    await asyncio.sleep(0.05)
+    assert notes == []
+    clock[0] = time(8)
+    async with asyncio.timeout(SOON):
+        while len(notes) < 3:
+            await asyncio.sleep(0.01)
+    task.cancel()
+    assert [note.occasion for note in notes] == ["conflict", "conflict", "done"]
+    await fleet.stop()

@@ -39,7 +39,7 @@ from tests.support.history_homes import (
     recorded_home,
     write_lines,
 )
-from tests.support.scripted_fleet import Casting, events_of, fleet_of, places_in, wish
+from tests.support.scripted_fleet import Casting, events_of, fleet_of, new_agent, places_in
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ async def test_it_goes_on_under_its_own_id(
 async def test_one_that_the_fleet_began_is_not_taken_again(
     fleet: LocalFleet, homes: dict[str, str], lab: Path
 ):
-    await fleet.spawn(wish(lab, name="ours", prompt="echo hello", resume="grown"))
+    await fleet.spawn(new_agent(lab, name="ours", prompt="echo hello", resume="grown"))
     await fleet.wait(["ours"], timeout=SOON)
     session_file(homes, lab, "one")
     done = await fleet.import_session("claude", "grown", homes)

@@ -11,9 +11,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from quarterdeck.wire.acp import schema as acp
-from quarterdeck.wire.acp.codec import negotiate
-from quarterdeck.wire.acp.connection import AcpConnection
-from quarterdeck.wire.acp.router import Router
+from quarterdeck.wire.acp.connection import AcpConnection, Router, negotiate
 from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.permissions import PermissionOption, Selected

@@ -34,7 +34,7 @@ async def test_three_vendors_and_our_own_ask_in_one_inbox_and_are_answered_once(
     ):
         for name in names:
             (tmp_path / name).mkdir()
-            await fleet.spawn(wish_of(name, tmp_path, server.url))
+            await fleet.spawn(new_agent_of(name, tmp_path, server.url))
         waiting = await fleet.wait(names, timeout=LONG)
         assert {one.name: (one.state, one.waits_for) for one in waiting} == dict.fromkeys(
             names, ("waiting", "permission")
@@ -55,7 +55,7 @@ async def test_three_vendors_and_our_own_ask_in_one_inbox_and_are_answered_once(
         assert {one.state for one in await fleet.agents()} == {"killed"}
 
 
-def wish_of(name: str, folder: Path, url: str) -> SpawnOptions:
+def new_agent_of(name: str, folder: Path, url: str) -> SpawnOptions:
     if name == "native":
         return SpawnOptions(
             options=SessionOptions(cwd=str(folder / name), model="scripted/default"),

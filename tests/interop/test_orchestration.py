@@ -115,9 +115,9 @@ async def lab_of(tmp_path: Path, kind: str, *agents: tuple[str, str]) -> AsyncGe
                 await person.disconnect()
 
 
-async def play(lab: Lab, wish: SpawnOptions) -> None:
+async def play(lab: Lab, request: SpawnOptions) -> None:
     """The lead starts two children; one asks it, one needs a person; both come back."""
-    await lab.fleet.spawn(wish)
+    await lab.fleet.spawn(request)
     try:
         async with asyncio.timeout(LONG):
             while not (items := await lab.person.inbox()):
@@ -185,14 +185,14 @@ async def test_a_foreign_lead_arranges_the_screen(tmp_path: Path, agent: str, tr
         return {"tabs": []} if name == "get_layout" else {"panel": "diff-1"}
 
     async with lab_of(tmp_path, "native", (agent, transport)) as lab:
-        wish = SpawnOptions(
+        request = SpawnOptions(
             options=SessionOptions(agent=agent, cwd=str(lab.project)),
             name="boss",
             lead=True,
             prompt="scene:screen go",
         )
         async with lab.person.attach_screen(screen, cwd=str(lab.project)):
-            await lab.fleet.spawn(wish)
+            await lab.fleet.spawn(request)
             await lab.fleet.wait(["boss"], timeout=LONG)
         assert await lab.fleet.inbox() == []
         assert "SHOWN:" in await lab.said("boss"), await lab.story()

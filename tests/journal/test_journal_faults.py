@@ -27,6 +27,7 @@ from quarterdeck.journal import (
     NotAJournalError,
 )
 from quarterdeck.journal.store import MIGRATIONS, VERSION, migrate
+from quarterdeck.journal.writer import acquire_lock, release_lock
 from quarterdeck.wire.events import UnknownEvent
 from tests.support.journal_events import append_all
 
@@ -62,6 +63,16 @@ async def test_a_second_writer_is_told_who_the_first_is(path: Path, say):
         assert caught.value.pid == os.getpid()
         await journal.commit("a", say("unharmed"))
     await open_once(path)
+
+
+def test_a_lock_that_a_starting_child_has_inherited_is_released(path: Path):
+    handle = acquire_lock(path)
+    inherited = os.dup(handle)
+    try:
+        release_lock(handle)
+        release_lock(acquire_lock(path))
+    finally:
+        os.close(inherited)
 
 
 async def test_a_file_system_without_locks_is_refused(path: Path, monkeypatch):

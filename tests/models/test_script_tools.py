@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.models.script.format import AbstractTool
+from quarterdeck.models.script.question import find_cwd
 from quarterdeck.models.script.tools import OfferedTool, resolve_tool, sample_of
 from quarterdeck.testing.wires.anthropic import AnthropicWire
 from quarterdeck.testing.wires.google import GeminiWire
@@ -188,3 +189,9 @@ schemas = st.recursive(
 @given(schemas)
 def test_samples_fit_their_schema(schema: dict[str, Any]) -> None:
     jsonschema.validate(sample_of(schema), schema)
+
+
+@pytest.mark.parametrize("directory", ["/work/x", "/a b/c'd", '/q"q/ü`', "/a,b <c>"])
+def test_the_directory_of_our_own_agent_is_found_whatever_it_is_called(directory: str):
+    told = f"You are an agent.\n\n- Working directory: {directory}\n- Platform: linux\n"
+    assert find_cwd({"system": told}) == directory

@@ -133,3 +133,51 @@ def test_a_deny_rule_sees_the_patterns_of_a_search(name: str, given: dict[str, A
     call = call_from_tool(name, "search", given, around=AROUND)
     assert not isinstance(decide(call, "ask", [parse_rule("deny read(.env)")]), Allow)
     assert isinstance(decide(call, "ask", [parse_rule("deny read(other.pem)")]), Allow)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"command": "rm -r x", "cmd": "ls"},
+        {"cmd": "ls", "command": "rm -r x"},
+        {"command": ["touch", "a"], "cmd": "ls"},
+        {"command": ["touch", 1], "cmd": "ls"},
+        {"command": "cat passwd", "workdir": "/etc", "cwd": "/home/dev/app"},
+        {"command": "cat passwd", "cwd": "/home/dev/app", "directory": "/etc"},
+        {"command": "cat passwd", "cwd": 7},
+    ],
+)
+def test_a_command_that_is_given_twice_and_differs_is_not_certain(raw: dict[str, Any]):
+    rules = [
+        parse_rule(text) for text in ("allow bash(ls:*)", "allow bash(cat:*)", "deny bash(rm)")
+    ]
+    call = call_from_tool("bash", "execute", raw, around=AROUND)
+    decision = decide(replace(call, programs=INSTALLED), "ask", rules)
+    wanted = "Deny" if "rm" in str(raw) else "Ask"
+    assert type(decision).__name__ == wanted, decision
+
+
+def test_a_command_that_is_given_twice_alike_is_one():
+    raw = {
+        "command": ["ls", "-l"],
+        "cmd": "ls -l",
+        "cwd": "/home/dev/app",
+        "workdir": "/home/dev/app",
+    }
+    call = call_from_tool("bash", "execute", raw, around=AROUND)
+    assert isinstance(decide(call, "ask", [parse_rule("allow bash(ls:*)")]), Allow)
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        ("link/../.env", "Ask"),
+        ("/home/dev/app/link/../.env", "Ask"),
+        ("src/..", "Ask"),
+        ("../app/a", "Allow"),
+        ("a..b/c", "Allow"),
+    ],
+)
+def test_where_a_path_goes_back_from_a_directory_is_not_certain(path: str, wanted: str):
+    call = call_from_tool("edit", "edit", {"path": path}, around=AROUND)
+    assert type(decide(call, "ask", [parse_rule("allow edit(**)")])).__name__ == wanted

@@ -54,9 +54,9 @@ def test_the_narrowest_rule_is_offered_first(row: dict[str, Any]):
 def test_every_option_answers_the_question_as_a_grant(row: dict[str, Any]):
     call = run(row["command"])
     options = options_for(suggest_grants(call), call=call)
-    standing = [option for option in options if option.kind == "allow_always"]
-    assert standing
-    for option in standing:
+    lasting = [option for option in options if option.kind == "allow_always"]
+    assert lasting
+    for option in lasting:
         grants = grants_of(choice_of(options, option.option_id), call, by="dev", now=1, request="r")
         assert isinstance(decide(call, "ask", grants=grants), Allow), option.name
 

@@ -13,9 +13,8 @@ import msgspec
 from quarterdeck.config.places import Places
 from quarterdeck.serve.server import serve
 from quarterdeck.wire.acp import schema as acp
-from quarterdeck.wire.acp.connection import AcpConnection
+from quarterdeck.wire.acp.connection import AcpConnection, Router
 from quarterdeck.wire.acp.errors import RESOURCE_NOT_FOUND
-from quarterdeck.wire.acp.router import Router
 from quarterdeck.wire.content import ContentBlock, text
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.permissions import Cancelled, PermissionOutcome, Selected

@@ -9,6 +9,7 @@ from quarterdeck.drivers.errors import AgentMissingError
 from quarterdeck.fleet.api import QueuedPrompt
 from quarterdeck.fleet.errors import HostVersionError
 from quarterdeck.fleet.permissions.workspace_trust import TrustEffect, WorkspaceTrust
+from quarterdeck.fleet.worktrees.api import WorktreeInfo
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import (
     CommandsChanged,
@@ -29,8 +30,8 @@ from quarterdeck.wire.permissions import Decider, PermissionOption, Selected
 from quarterdeck.wire.settings import Command, PlanEntry
 from quarterdeck.wire.tool_calls import ContentItem, Diff
 from quarterdeck.wire.usage import TokenUsage
+from quarterdeck.wire.worktrees import Worktree
 from quarterdeck.workbench.screens.key_guard import QUIET
-from quarterdeck.workbench.screens.permission import PermissionScreen
 from quarterdeck.workbench.screens.trust import TrustScreen
 from quarterdeck.workbench.stores.discovery import DiscoveredAgent, MachineDiscovery
 from quarterdeck.workbench.widgets.agent_table import AgentTable
@@ -311,13 +312,21 @@ async def _asked(stage: Stage, asked: PermissionAsked | QuestionAsked) -> None:
     session = next(iter(stage.fleet.infos))
     await stage.until("pytest -q")
     await stage.fleet.ask(session, asked)
-    await stage.pilot.pause(0.05)
+    roster = stage.app.context.roster
+    told = ("needs permission", "wants to", "question")
+    await until(
+        stage.pilot,
+        lambda: (agent := roster.find(session)) and roster.doing(agent).startswith(told),
+    )
+    await until(stage.pilot, lambda: stage.app.context.inbox.items)
+    for table in stage.app.query(AgentTable):
+        table.update()  # whichever of the two came first
 
 
 @state(at_work)  # pyright: ignore[reportArgumentType]
 async def permission_for_a_command(stage: Stage) -> None:
     await _asked(stage, command_asked())
-    await stage.until("needs permission", "decide later")
+    await stage.until("y allow once", "esc later", "no rule allows rm")
 
 
 @state(at_work)  # pyright: ignore[reportArgumentType]
@@ -327,22 +336,83 @@ async def permission_for_a_change(stage: Stage) -> None:
         content=(Diff(path="src/parser.py", old_text=_OLD, new_text=_NEW),), reason=None,
     )  # fmt: skip
     await _asked(stage, asked)
-    await stage.until("needs permission", "quoted commas stay")
+    await stage.until("y allow once", "quoted commas stay")
 
 
 @state(at_work)  # pyright: ignore[reportArgumentType]
 async def permission_for_a_long_command(stage: Stage) -> None:
     command = "\n".join(f"echo 'line {n} of a long script' >> out.txt" for n in range(1, 60))
     await _asked(stage, replace(command_asked(), title="a script", raw_input={"command": command}))
-    await stage.until("needs permission", "line 1 of")
+    await stage.until("y allow once", "line 1 of")
+
+
+def codex_asked(number: int = 1) -> PermissionAsked:
+    """As an agent asks that has options of its own besides ours."""
+
+    def ours(id_: str, kind: str, scope: str, *patterns: str) -> PermissionOption:
+        meaning = {"effect": kind.partition("_")[0], "scope": scope, "patterns": list(patterns)}
+        name = f"Always allow {scope}: {', '.join(patterns)}" if patterns else kind
+        return PermissionOption(option_id=id_, name=name, kind=kind, meta={"quarterdeck": meaning})
+
+    options = (
+        ours("allow-once", "allow_once", "call"),
+        ours("allow-session-1", "allow_always", "session", "bash(pytest -q tests)"),
+        ours("allow-session-2", "allow_always", "session", "bash(pytest:*)"),
+        ours("allow-project-1", "allow_always", "project", "bash(pytest -q tests)"),
+        ours("allow-project-2", "allow_always", "project", "bash(pytest:*)"),
+        ours("reject-once", "reject_once", "call"),
+        PermissionOption(option_id="approved", name="Yes, proceed", kind="allow_once"),
+        PermissionOption(
+            option_id="session", name="Yes, and don't ask again (kept by codex itself)",
+            kind="allow_always",
+        ),
+        PermissionOption(option_id="abort", name="No, and tell Codex", kind="reject_once"),
+    )  # fmt: skip
+    return replace(
+        command_asked(number), title="pytest -q tests", options=options, reason=None,
+        raw_input={"command": ["bash", "-lc", "pytest -q tests"], "cwd": "/work/project"},
+        content=(ContentItem(content=text("pytest -q tests")),),
+    )  # fmt: skip
+
+
+@state(at_work)  # pyright: ignore[reportArgumentType]
+async def permission_with_every_choice(stage: Stage) -> None:
+    await _asked(stage, codex_asked())
+    await stage.until("pytest:* this project", "3 more")
+    await _ready(stage)
+    await stage.press("m")
+    await stage.until("don't ask again")
+
+
+async def two_alike(fleet: StagedFleet, home: Path) -> None:
+    await fleet.agent_at_work("ann", "Fix the parser")
+    for number, name in enumerate(("bob", "cleo"), 1):
+        session = await fleet.agent_at_work(name, f"Task of {name}", agent="codex")
+        await fleet.ask(session, codex_asked(number))
+
+
+@state(two_alike)
+async def permission_for_another_agent(stage: Stage) -> None:
+    await calm(stage)
+    stage.app.main.show_agent(next(iter(stage.fleet.infos)))
+    await stage.until("❯ Fix the parser")
+    await stage.press("ctrl+g")
+    await stage.until("bob wants to run a command", "1 of 2, 1 alike")
+
+
+@state(at_work)  # pyright: ignore[reportArgumentType]
+async def permission_while_typing(stage: Stage) -> None:
+    await stage.press(*"half a thought")
+    await _asked(stage, codex_asked())
+    await stage.until("pytest:* this project", "ctrl+g answer")
 
 
 @state(at_work)  # pyright: ignore[reportArgumentType]
 async def denied_with_a_reason(stage: Stage) -> None:
     await _asked(stage, command_asked())
-    await stage.until("needs permission")
+    await stage.until("y allow once", "no rule allows rm")
     await _ready(stage)
-    await stage.press("f", *"leave build alone")
+    await stage.press("d", *"leave build alone")
     await stage.until("leave build alone")
 
 
@@ -390,7 +460,34 @@ async def spawn_form(stage: Stage) -> None:
         agents=(DiscoveredAgent(name="claude", title="Claude Code", is_here=True, login="yes"),)
     )
     await stage.press("ctrl+t")
-    await stage.until("start")
+    await stage.until("start", "none: there is no directory")
+
+
+async def worktrees(fleet: StagedFleet, home: Path) -> None:
+    worktree = Worktree(path="/state/docs", repository=str(home / "project"), base="1a2b3c4")
+    fleet.made_worktrees = [WorktreeInfo(name="docs", worktree=worktree)]
+
+
+async def _fill_in(stage: Stage) -> None:
+    stage.app.context.cwd = str(stage.project)
+    await stage.press("ctrl+t")
+    await stage.until("none, as the settings say")
+    await stage.press(*"Fix the failing test.", *["tab"] * 6, *"new")
+    await stage.until("which is checked out")
+
+
+@state(worktrees, files=True)
+async def spawn_form_with_a_worktree(stage: Stage) -> None:
+    await _fill_in(stage)
+    await stage.press("tab", "tab", "space")
+    await stage.until("yours stay")
+
+
+@state(worktrees, files=True)
+async def spawn_form_that_was_refused(stage: Stage) -> None:
+    await _fill_in(stage)
+    await stage.press(*["backspace"] * 3, *"docs", "tab", *"worktree=new", "ctrl+s")
+    await stage.until("✗ options: worktree has a field")
 
 
 async def missing(fleet: StagedFleet, home: Path) -> None:
@@ -419,10 +516,10 @@ async def agent_crashed(stage: Stage) -> None:
 
 async def calm(stage: Stage) -> None:
     """Put off what an agent asks, so that the main screen is seen."""
-    await until(stage.pilot, lambda: isinstance(stage.app.screen, PermissionScreen))
+    await until(stage.pilot, lambda: stage.app.requests.current is not None)
     await _ready(stage)
     await stage.press("escape")
-    await until(stage.pilot, lambda: len(stage.app.screen_stack) == 1)
+    await until(stage.pilot, lambda: stage.app.requests.current is None)
 
 
 async def _to_table(stage: Stage) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from quarterdeck.agent.checkpoints.errors import NothingToUndoError
 from quarterdeck.drivers.errors import SteeringUnsupportedError
 from quarterdeck.fleet.agent_state import NEW_STATUS, AgentStatus, advance_status
 from quarterdeck.fleet.api import (
@@ -29,6 +30,7 @@ from quarterdeck.fleet.api import (
     WorkbenchRegistration,
 )
 from quarterdeck.fleet.attached_workbenches import AttachedWorkbenches
+from quarterdeck.fleet.checkpoints.api import TurnChanges, TurnInfo, UndoResult
 from quarterdeck.fleet.errors import (
     AgentNotReadyError,
     NameTakenError,
@@ -36,6 +38,7 @@ from quarterdeck.fleet.errors import (
     NoSuchFleetTerminalError,
     NoSuchRequestError,
 )
+from quarterdeck.fleet.radar.api import ConflictReport
 from quarterdeck.fleet.terminals import HostTerminals, TerminalHandle
 from quarterdeck.journal.search import SearchHit
 from quarterdeck.policy.grants import Grant
@@ -80,6 +83,9 @@ from quarterdeck.wire.record import Record
 from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.usage import Cost, TokenUsage
 
+from .memory_landings import MemoryLandings
+from .memory_reviews import MemoryReviews
+
 OPTIONS = (
     PermissionOption(option_id="yes", name="Allow", kind="allow_once"),
     PermissionOption(option_id="always", name="Always allow ls", kind="allow_always"),
@@ -87,17 +93,22 @@ OPTIONS = (
 )
 
 
-class FakeFleet:
+class FakeFleet(MemoryReviews, MemoryLandings):
     """A ``Fleet`` that keeps all in memory. ``stop`` ends the programs in its terminals."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.records: list[Record] = []
         self.infos: dict[SessionId, AgentInfo] = {}
         self.standings: dict[SessionId, AgentStatus] = {}
-        self.turns: dict[SessionId, TurnId] = {}
+        self.open_turns: dict[SessionId, TurnId] = {}
         self.open: dict[RequestId, InboxItem] = {}
         self.known: set[RequestId] = set()
         self.granted: dict[str, Grant] = {}
+        self.done_turns: list[TurnInfo] = []
+        """What every agent has done, for undo."""
+        self.moves: list[tuple[object, ...]] = []
+        """Each undo: its kind, turn, files, conversation, force."""
         self.changed = asyncio.Condition()
         self.spawn_gate = asyncio.Event()
         self.spawn_gate.set()
@@ -112,6 +123,8 @@ class FakeFleet:
         self.paste_terminal = self._terminals.paste
         self.resize_terminal = self._terminals.resize
         self.close_terminal = self._terminals.close
+        self.conflict_report = ConflictReport()
+        self.asked_conflicts: list[str | None] = []
         self.clock: WallClock = read_wall_clock
         """Microseconds since the epoch; a test that looks at times has one of its own."""
 
@@ -134,23 +147,23 @@ class FakeFleet:
             seq=len(self.records) + 1,
             time=self.clock(),
             session=session,
-            turn=self.turns.get(session),
+            turn=self.open_turns.get(session),
             event=event,
         )
         self.records.append(record)
-        standing = self.standings[session] = advance_status(
+        status = self.standings[session] = advance_status(
             self.standings.get(session, NEW_STATUS), event
         )
         if (info := self.infos.get(session)) is not None:
             self.infos[session] = replace(
                 info,
-                state=standing.state,
-                waits_for=standing.waits_for,
-                needs_person=standing.needs_person,
-                is_live=standing.is_live,
-                is_archived=standing.is_archived,
-                can_resume=not standing.is_live,
-                reason=standing.reason,
+                state=status.state,
+                waits_for=status.waits_for,
+                needs_person=status.needs_person,
+                is_live=status.is_live,
+                is_archived=status.is_archived,
+                can_resume=not status.is_live,
+                reason=status.reason,
                 updated=record.time,
                 last_seq=record.seq,
             )
@@ -158,8 +171,8 @@ class FakeFleet:
             self.changed.notify_all()
         return record
 
-    async def spawn(self, wish: SpawnOptions) -> AgentInfo:
-        name = wish.name or wish.options.agent
+    async def spawn(self, request: SpawnOptions) -> AgentInfo:
+        name = request.name or request.options.agent
         if any(info.name == name and not info.is_archived for info in self.infos.values()):
             raise NameTakenError(name)
         await self.spawn_gate.wait()
@@ -167,23 +180,25 @@ class FakeFleet:
         self.infos[session] = AgentInfo(
             session=session,
             name=name,
-            agent=wish.options.agent,
-            cwd=wish.options.cwd,
+            agent=request.options.agent,
+            cwd=request.options.cwd,
             state="starting",
-            model=wish.options.model,
-            mode=wish.options.mode,
-            parent=wish.parent,
+            model=request.options.model,
+            mode=request.options.mode,
+            parent=request.parent,
             spawned=self.clock(),
             usage=TokenUsage(input=1200, output=345),
             cost=Cost(amount=0.0123, currency="USD"),
-            title=wish.prompt or _shown(wish),
+            title=request.prompt or _shown(request),
         )
-        event = SessionSpawned(options=wish.options, name=name)
+        event = SessionSpawned(options=request.options, name=name)
         await self.append(session, event)
         info = self.infos[session]
-        await self.append(session, SessionOpened(agent=wish.options.agent, cwd=wish.options.cwd))
-        if wish.prompt:
-            await self.send(session, (text(wish.prompt),))
+        await self.append(
+            session, SessionOpened(agent=request.options.agent, cwd=request.options.cwd)
+        )
+        if request.prompt:
+            await self.send(session, (text(request.prompt),))
         return info
 
     def find(self, agent: str) -> SessionId:
@@ -222,7 +237,7 @@ class FakeFleet:
         queued = PromptQueued(content=content, message=message, origin=origin, sender=sender)
         await self.append(session, queued)
         await self.append(session, Prompted(content=content, message=message, origin=origin))
-        self.turns[session] = new_turn_id()
+        self.open_turns[session] = new_turn_id()
         await self.append(session, TurnStarted(prompt=message))
         assert isinstance(content[0], TextContent)
         await self._act(session, content[0].text)
@@ -239,7 +254,7 @@ class FakeFleet:
         session = self.find(agent)
         if self.infos[session].agent == "aider":
             raise SteeringUnsupportedError("aider", "pty")
-        if self.turns.get(session) is None:
+        if self.open_turns.get(session) is None:
             return SentMessage(message=await self.send(agent, content), steered=False)
         message = new_message_id()
         prompted = Prompted(
@@ -305,7 +320,7 @@ class FakeFleet:
 
     async def _end_turn(self, session: SessionId, stop: Any = "end_turn") -> None:
         await self.append(session, TurnEnded(stop=stop))
-        self.turns.pop(session, None)
+        self.open_turns.pop(session, None)
 
     async def edit(
         self, agent: str, message: MessageId, content: tuple[ContentBlock, ...] | None
@@ -316,7 +331,7 @@ class FakeFleet:
     async def interrupt(self, agent: str, *, keep_queue: bool = True) -> None:
         session = self.find(agent)
         await self._drop(session, "cancel")
-        if session in self.turns:
+        if session in self.open_turns:
             await self._end_turn(session, "cancelled")
 
     async def _drop(self, session: SessionId, kind: Any) -> None:
@@ -375,12 +390,12 @@ class FakeFleet:
         self, agent: str, *, name: str | None = None, prompt: str | None = None
     ) -> AgentInfo:
         info = await self.agent(agent)
-        wish = SpawnOptions(
+        request = SpawnOptions(
             options=SessionOptions(agent=info.agent, cwd=info.cwd),
             name=name or f"{info.name}-fork",
             prompt=prompt,
         )
-        return await self.spawn(wish)
+        return await self.spawn(request)
 
     async def rename(self, agent: str, name: str) -> AgentInfo:
         session = self.find(agent)
@@ -452,6 +467,57 @@ class FakeFleet:
         if self.infos[session].is_live:
             raise AgentNotReadyError(f"{agent!r} is live; end it first")
         del self.infos[session]
+
+    async def turns(self, agent: str) -> list[TurnInfo]:
+        self.find(agent)
+        return list(self.done_turns)
+
+    async def turn_changes(
+        self, agent: str, *, turn: str | None = None, lines: int = 400
+    ) -> TurnChanges:
+        self.find(agent)
+        return TurnChanges(summary=("M a.txt",), diff=("-one", "+two")[:lines])
+
+    async def undo(
+        self,
+        agent: str,
+        *,
+        turn: str | None = None,
+        files: bool = True,
+        conversation: bool = True,
+        force: bool = False,
+    ) -> UndoResult:
+        return self._move(agent, "undo", turn, files, conversation, force)
+
+    async def redo(self, agent: str, *, force: bool = False) -> UndoResult:
+        return self._move(agent, "redo", None, True, True, force)
+
+    async def rewind(
+        self,
+        agent: str,
+        turn: str,
+        *,
+        files: bool = True,
+        conversation: bool = True,
+        force: bool = False,
+    ) -> UndoResult:
+        return self._move(agent, "rewind", turn, files, conversation, force)
+
+    def _move(self, agent: str, kind: str, turn: str | None, *how: bool) -> UndoResult:
+        session = self.find(agent)
+        if not self.done_turns:
+            raise NothingToUndoError("no turn has run yet")
+        self.moves.append((kind, turn, *how))
+        last = self.done_turns[-1]
+        return UndoResult(
+            session=session,
+            name=self.infos[session].name,
+            action="redo" if kind == "redo" else "undo",
+            turn=last.turn,
+            number=last.number,
+            prompt=last.prompt,
+            restored=last.changed,
+        )
 
     async def grants(self) -> list[Grant]:
         return list(self.granted.values())
@@ -527,6 +593,10 @@ class FakeFleet:
         cwd = info.cwd if info is not None else None
         return await self.screens.call(name, arguments, by=by, cwd=cwd)
 
+    async def conflicts(self, cwd: str | None = None) -> ConflictReport:
+        self.asked_conflicts.append(cwd)
+        return self.conflict_report
+
     async def status(self) -> FleetStatus:
         counts: dict[str, int] = {}
         for info in await self.agents():
@@ -563,9 +633,9 @@ class _Shown:
         return TerminalHandle(id=session, name=info.name, terminal=terminal, session=session)
 
 
-def _shown(wish: SpawnOptions) -> str | None:
-    roots = wish.options.roots
-    told = {**wish.options.variables, **({"roots": roots} if roots else {})}
+def _shown(request: SpawnOptions) -> str | None:
+    roots = request.options.roots
+    told = {**request.options.variables, **({"roots": roots} if roots else {})}
     return json.dumps(told) if told else None
 
 

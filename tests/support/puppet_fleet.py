@@ -96,7 +96,7 @@ class Led:
 
     def told(self, name: str) -> list[str]:
         """The prompts that an agent was given, first blocks."""
-        return [t for one in self.casting.links if one.start_.wish.name == name for t in one.told]
+        return [t for one in self.casting.links if one.start_.spawn.name == name for t in one.told]
 
 
 @asynccontextmanager

@@ -30,7 +30,7 @@ from quarterdeck.wire.ids import ToolCallId, new_request_id
 from quarterdeck.wire.permissions import PermissionOption
 from quarterdeck.wire.usage import Cost, TokenUsage
 
-__all__ = ["Casting", "PlayedLink", "events_of", "fleet_of", "places_in", "wish"]
+__all__ = ["Casting", "PlayedLink", "events_of", "fleet_of", "new_agent", "places_in"]
 
 OPTIONS = (
     PermissionOption(option_id="yes", name="Yes", kind="allow_once"),
@@ -54,7 +54,7 @@ class PlayedLink:
             resumes=True,
             forks=True,
             sets_model=True,
-            steers=start.wish.options.agent != "pi",
+            steers=start.spawn.options.agent != "pi",
         )
         self.start_ = start
         self.casting = casting
@@ -141,6 +141,7 @@ class PlayedLink:
         return TurnOutcome(stop="cancelled")
 
     async def _stubborn(self, _: str) -> TurnOutcome:
+        await self._say("never")
         await self.gone.wait()
         raise LinkBrokenError("the pipe is broken")
 
@@ -218,7 +219,7 @@ class Casting:
 
     async def __call__(self, start: AgentStart, sink: EventSink) -> DriverSession:
         session = LinkSession(
-            start.session, start.wish.options.agent, start.opening, sink, start.gate, start.around
+            start.session, start.spawn.options.agent, start.opening, sink, start.gate, start.around
         )
         await start_session(session, [lambda: self.make(start, self)], is_known=start.is_known)
         return session
@@ -238,7 +239,7 @@ async def fleet_of(
         yield fleet
 
 
-def wish(cwd: Path, agent: str = "claude", **fields: Any) -> SpawnOptions:
+def new_agent(cwd: Path, agent: str = "claude", **fields: Any) -> SpawnOptions:
     return SpawnOptions.of(agent=agent, cwd=str(cwd), **fields)
 
 

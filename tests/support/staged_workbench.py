@@ -58,12 +58,12 @@ class StagedFleet(LostFleet):
         parent: SessionId | None = None,
     ) -> SessionId:  # fmt: skip
         """An agent; with a prompt it is in the middle of a turn."""
-        wish = SpawnOptions(
+        request = SpawnOptions(
             options=SessionOptions(agent=agent, cwd="/work/project", model=model),
             name=name,
             parent=parent,
         )
-        session = (await self.spawn(wish)).session
+        session = (await self.spawn(request)).session
         number = len(self.infos)
         self.infos[session] = replace(
             self.infos[session],
@@ -74,7 +74,7 @@ class StagedFleet(LostFleet):
         )
         if prompt:
             message = MessageId(f"msg_{number}")
-            self.turns[session] = TurnId(f"turn_{number}")
+            self.open_turns[session] = TurnId(f"turn_{number}")
             await self.append(session, Prompted(content=(text(prompt),), message=message))
             await self.append(session, TurnStarted(prompt=message))
         return session

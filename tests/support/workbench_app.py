@@ -103,7 +103,7 @@ async def begin(fleet: FakeFleet, name: str, prompt: str = "do it") -> SessionId
     info = await fleet.spawn(
         SpawnOptions(options=SessionOptions(agent="claude", cwd="/work/project"), name=name)
     )
-    fleet.turns[info.session] = new_turn_id()
+    fleet.open_turns[info.session] = new_turn_id()
     await fleet.append(info.session, Prompted(content=(text(prompt),), message=new_message_id()))
     await fleet.append(info.session, TurnStarted())
     return info.session

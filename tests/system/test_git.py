@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.system.errors import GitError, GitUnsafeError, NotARepositoryError
-from quarterdeck.system.git import GitPlaces, run_git
-from quarterdeck.system.git_repository import (
+from quarterdeck.system.git.command import GitPlaces, run_git
+from quarterdeck.system.git.repository import (
     GitRepository,
     ask_git,
     expect_repository,
@@ -165,6 +165,8 @@ def test_a_promised_object_is_not_fetched(tmp_path: Path):
         ("config", b"[extensions]\n\tobjectFormat = md5\n"),
         ("HEAD", b"ref: ../../elsewhere\n"),
         ("HEAD", b"ref: refs/heads/a..b\n"),
+        ("HEAD", b"ref: refs/heads/main\nref: refs/heads/other\n"),
+        ("HEAD", b"ref: refs/heads/main other\n"),
         ("HEAD", b"\x1b[2J\n"),
         ("HEAD", b""),
         ("commondir", b"/dev/zero\n"),

@@ -13,8 +13,7 @@ from quarterdeck.system.api import CommandSpec
 from quarterdeck.system.local import LocalSystem
 from quarterdeck.testing.acp_agent.commands import COMMANDS
 from quarterdeck.wire.acp import schema as acp
-from quarterdeck.wire.acp.connection import AcpConnection
-from quarterdeck.wire.acp.router import Router
+from quarterdeck.wire.acp.connection import AcpConnection, Router
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import LinkError, RpcError
 from quarterdeck.wire.permissions import Cancelled, Selected

@@ -13,6 +13,7 @@ from quarterdeck.wire.content import ImageContent, text
 from quarterdeck.wire.event_text import describe_event, describe_request
 from quarterdeck.wire.events import (
     CompactionChanged,
+    ConflictChanged,
     Event,
     GrantRevoked,
     NoticePosted,
@@ -32,6 +33,7 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId, ToolCallId
 from quarterdeck.wire.permissions import Cancelled, Decider, Selected
 from quarterdeck.wire.record import Record, decode_record
+from quarterdeck.wire.worktrees import ConflictFile
 from quarterdeck.workbench.panels.feed import activity_line
 
 CLI = Decider(kind="person", name="cli")
@@ -154,3 +156,15 @@ def test_a_line_stays_a_line_whatever_an_agent_says():
         printer.record(Record(seq=1, time=1, session=SessionId("s"), event=event))
     assert all(line.count("\n") == 1 and "\x1b" not in line for line in written)
     assert msgspec.json.encode(written)
+
+
+def test_a_conflict_names_the_other_agent_and_the_functions():
+    file = ConflictFile(path="tides.py", kind="text", symbols=("rise",))
+    event = ConflictChanged(other=SessionId("ses_b"), files=(file,))
+    names = {"ses_b": "bob"}
+    named = describe_event(event, names.get)
+    assert named is not None and named.text == "conflicts with bob in tides.py (rise)"
+    unnamed = describe_event(event)
+    assert unnamed is not None and "another agent" in unnamed.text
+    gone = describe_event(ConflictChanged(other=SessionId("ses_b")), names.get)
+    assert gone is not None and gone.text == "no longer conflicts with bob"

@@ -24,6 +24,8 @@ FIXTURES = Path(__file__).parent.parent / "fixtures" / "wire"
 GOLDEN = FIXTURES / "events-v2.jsonl"
 EARLIER = FIXTURES / "events-v1.jsonl"
 """Written before ``session_spawned`` had ``options``."""
+GROWN = {"checkpointed", "rewound", "redone"}
+"""Events that have got fields since; what was written before them keeps its bytes."""
 MEMBERS: tuple[type[msgspec.Struct], ...] = typing.get_args(Event)
 
 
@@ -52,13 +54,15 @@ def test_golden_file_shows_every_event_with_every_field():
 
 
 def test_a_log_of_the_first_version_opens_with_every_event():
-    for before, now in zip(EARLIER.read_bytes().splitlines(), golden_lines(), strict=True):
+    earlier = EARLIER.read_bytes().splitlines()
+    for before, now in zip(earlier, golden_lines()[: len(earlier)], strict=True):
         record, tag = decode_record(before), msgspec.json.decode(before)["event"]["type"]
         assert event_type(record.event) == tag
         event = decode_event(msgspec.json.encode(msgspec.json.decode(before)["event"]))
         assert event == record.event
         if tag != "session_spawned":
-            assert encode_record(record) == before == now
+            assert encode_record(record) == before
+            assert before == now or tag in GROWN
 
 
 def test_every_event_says_when_it_may_appear():

@@ -119,14 +119,17 @@ def test_columns_fit_every_width(width: int):
         told = text_of(agent_line(row, width))
         assert all(word in told for word in ("ann", "● ", "running", "25%", "$1.50", "12k", "main"))
     if width >= 200:
-        assert all(word in text_of(agent_line(row, 200)) for word in ("claude-opus", "+3 -1"))
+        assert all(word in text_of(agent_line(row, 200)) for word in ("claude-opus", "+3 −1"))
 
 
 def test_a_person_chooses_the_columns():
     shown = [column.name for column, _, _ in place_columns(80, ("name", "cost", "branch"))]
     assert shown == ["name", "cost", "branch"]
     assert [column.name for column, _, _ in place_columns(80, ("cost",))] == ["name", "cost"]
-    assert set(COLUMNS) == {column.name for column, _, _ in place_columns(200)}
+    usual = {column.name for column, _, _ in place_columns(200)}
+    assert set(COLUMNS) == {*usual, "conflicts"}
+    urgent = [column.name for column, _, _ in place_columns(120, (), ("conflicts",))]
+    assert "conflicts" in urgent and "conflicts" not in usual
 
 
 class Alone(App[None]):
@@ -253,7 +256,7 @@ async def test_branch_and_size_of_changes_come_from_git(tmp_path: Path):
     assert known.is_due(str(path))
     assert await known.ask(str(path))
     assert known.get(str(path)) == Checkout(branch="main", added=2, removed=1)
-    assert known.get(str(path)).changes == "+2 -1"
+    assert known.get(str(path)).changes == "+2 −1"
     assert not known.is_due(str(path))
     assert known.is_due(str(path), is_stale=True)
     assert not await known.ask(str(path))

@@ -10,13 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.workbench.panels.diff import file_row, patch_page
-from quarterdeck.workbench.panels.diff_model import (
-    ChangesQuery,
-    PatchFile,
-    parse_patch,
-    read_changes,
-)
+from quarterdeck.fleet.review.patch import PatchFile, parse_patch
+from quarterdeck.workbench.panels.diff import ChangesQuery, file_row, patch_page, read_changes
 from quarterdeck.workbench.panels.tree_model import parse_status, read_status_marks
 from quarterdeck.workbench.rendering.lines import text_of
 from quarterdeck.workbench.sanitize import sanitize_text

@@ -17,7 +17,7 @@ from quarterdeck.system.errors import GitError
 from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.completion import list_files
-from quarterdeck.workbench.panels.diff_model import ChangesQuery, read_changes
+from quarterdeck.workbench.panels.diff import ChangesQuery, read_changes
 from quarterdeck.workbench.panels.panel import Panel
 from quarterdeck.workbench.panels.tree_model import read_status_marks
 from quarterdeck.workbench.preferences.store import load_preferences

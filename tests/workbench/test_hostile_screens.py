@@ -10,9 +10,17 @@ from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from quarterdeck.fleet.api import AgentInfo, FleetStatus, InboxItem, QueuedPrompt, TerminalInfo
+from quarterdeck.fleet.api import (
+    AgentInfo,
+    FleetStatus,
+    InboxItem,
+    QueuedPrompt,
+    SpawnOptions,
+    TerminalInfo,
+)
 from quarterdeck.fleet.permissions.workspace_trust import TrustEffect, WorkspaceTrust
 from quarterdeck.wire.content import text
+from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
     CommandsChanged,
     MessageChunk,
@@ -45,11 +53,12 @@ from quarterdeck.workbench.screens.dialogs import (
     ReadingScreen,
 )
 from quarterdeck.workbench.screens.help import HelpScreen
-from quarterdeck.workbench.screens.permission import PermissionScreen
+from quarterdeck.workbench.screens.permission import PermissionScreen, RequestSetting
+from quarterdeck.workbench.screens.permission_lines import RequestQueue
 from quarterdeck.workbench.screens.pickers import LayoutsScreen, TerminalsScreen, ThemesScreen
 from quarterdeck.workbench.screens.question import QuestionScreen
 from quarterdeck.workbench.screens.queue import QueueScreen
-from quarterdeck.workbench.screens.spawn import SpawnScreen
+from quarterdeck.workbench.screens.spawn import SpawnDirectory, SpawnScreen
 from quarterdeck.workbench.screens.trust import ApproveScreen, TrustScreen
 from quarterdeck.workbench.stores.discovery import DiscoveredAgent, MachineDiscovery
 from quarterdeck.workbench.widgets.chat_input import CompletionList
@@ -143,7 +152,13 @@ def item(words: Words, **asked: Any) -> InboxItem:
 @place
 async def a_request(hall: Hall) -> None:
     asked = item(hall.words, permission=permission(hall.words))
-    await hall.show(PermissionScreen(asked, hall.words(), ""))
+    screen = PermissionScreen(asked, RequestSetting(cwd=hall.words()), RequestQueue())
+    hall.app.push_screen(screen)
+    await until(hall.pilot, lambda: screen.card.summary.heading)  # it is read in a thread
+    screen.card.action_more()
+    await hall.check()
+    hall.app.pop_screen()
+    await hall.pilot.pause()
 
 
 @place
@@ -301,7 +316,14 @@ async def screens_to_read(hall: Hall) -> None:
     await hall.show(AskLineScreen(words(), words()))
     layouts = [{"name": words(), "scope": "user", "help": words()}]
     await hall.show(LayoutsScreen(layouts))
-    await hall.show(SpawnScreen(words(), words(), [words(), words()]))
+
+    async def refuse(options: SpawnOptions) -> None:
+        raise QuarterdeckError(words())
+
+    async def look(cwd: str) -> SpawnDirectory:
+        return SpawnDirectory(problem=words(), worktrees=(words(),), branches=(words(),))
+
+    await hall.show(SpawnScreen(words(), words(), [words(), words()], start=refuse, look=look))
     await hall.show(LeaveTerminalScreen(words(), words()))
     terminals = [
         TerminalInfo(

@@ -61,10 +61,17 @@ def fake_agent(home: Path) -> None:
 
 
 def decide(screen: Pane, key: str) -> None:
-    """Answer what is asked: keys count after a moment without any."""
-    time.sleep(QUIET + 0.2)
-    screen.press(key)
-    soon(lambda: "needs permission" not in screen.text(), what=screen.text())
+    """Answer what is asked: keys count after a moment without any, from when the card is ready."""
+
+    def is_answered() -> bool:
+        time.sleep(QUIET + 0.2)
+        if "y allow once" not in screen.text():
+            return True
+        screen.press(key)
+        time.sleep(1.0)
+        return "y allow once" not in screen.text()
+
+    soon(is_answered, what=screen.text())
 
 
 def settle(screen: Pane) -> None:
@@ -129,7 +136,7 @@ def test_two_makes_are_answered_interrupted_left_and_met_again(tmp_path: Path, m
         ours(screen, work, "spawn", "-n", "bob", "-a", make, *words, asks)
         screen.shows("1 need", 90)  # in the last line, whoever is in view
         screen.press("C-n")
-        screen.shows("bob needs permission")
+        screen.shows("y allow once")
         decide(screen, "y")
         screen.shows("permission: yes, allowed" if make == "fake" else "Command finished")
         screen.press(lasts, "Enter")
@@ -240,15 +247,14 @@ def test_a_long_request_leaves_room_for_every_choice(
     with pane(tmp_path, RUN, cwd=work, size=size) as screen:
         screen.shows("host")
         ours(screen, work, "spawn", "-n", "ann", "-m", model, "--mode", "ask", "scene:ask")
-        screen.shows("needs permission")
-        for choice in ("y 1  ", "a 2  ", "n 5  ", "f  deny with a reason", "esc  decide later"):
+        for choice in ("y allow once", "n deny", "d deny with words", "esc later"):
             screen.shows(choice)
         assert last not in screen.text()
-        screen.shows("to see all")
+        screen.shows("lines, ↑ ↓")
         while last not in (page := screen.text()):
             screen.press("PageDown")
             soon(lambda page=page: screen.text() != page, what=page)
-        screen.shows("esc  decide later")
+        screen.shows("esc later")
         decide(screen, "n")
         screen.shows("DONE")
 
@@ -301,10 +307,8 @@ def test_without_colour_a_request_is_answered(tmp_path: Path, size: tuple[int, i
     with pane(tmp_path, RUN, size=size, NO_COLOR="1", TERM="vt100") as screen:
         screen.shows("host")
         ours(screen, tmp_path, "spawn", "-m", model, "-n", "a", "--mode", "ask", "scene:ask")
-        screen.shows("needs perm")  # the title is cut where the screen is narrow
-        screen.shows("y")
-        time.sleep(QUIET + 0.2)
-        screen.press("y")
+        screen.shows("y allow once")
+        decide(screen, "y")
         soon(lambda: state_of(screen, tmp_path, "a") == "idle")
         assert (tmp_path / "the-very-end").exists()
         screen.press("C-q")

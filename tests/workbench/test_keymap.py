@@ -24,9 +24,9 @@ from quarterdeck.workbench.preferences.keymap import (
 )
 from quarterdeck.workbench.preferences.store import load_preferences
 from quarterdeck.workbench.screens.help import HelpScreen, collect_key_help, find_command_of_action
-from quarterdeck.workbench.screens.permission import PermissionScreen
+from quarterdeck.workbench.screens.permission import PermissionCard
 from quarterdeck.workbench.screens.pickers import ThemesScreen
-from quarterdeck.workbench.screens.question import QuestionScreen
+from quarterdeck.workbench.screens.question import QuestionForm
 from quarterdeck.workbench.widgets.agent_table import AgentTable
 from quarterdeck.workbench.widgets.chat_input import ChatInput
 from quarterdeck.workbench.widgets.transcript import TranscriptView
@@ -36,8 +36,8 @@ from tests.support.workbench_app import begin, opened, screen_text, until
 NAMES = [command.name for command in COMMANDS]
 WHERE = {"main", *KEY_PLACES}
 KINDS_WITH_KEYS = [
-    Workbench, ChatInput, TranscriptView, AgentTable, HelpScreen, PermissionScreen,
-    QuestionScreen, ThemesScreen, *(kind.load() for kind in KINDS.values()),
+    Workbench, ChatInput, TranscriptView, AgentTable, HelpScreen, PermissionCard,
+    QuestionForm, ThemesScreen, *(kind.load() for kind in KINDS.values()),
 ]  # fmt: skip
 
 

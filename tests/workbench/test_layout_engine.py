@@ -413,6 +413,23 @@ async def test_what_was_open_is_there_after_a_restart(
         assert app.main.view.panels["note"].state == {"text": "remembered"}  # type: ignore[attr-defined]
 
 
+async def test_a_tab_without_a_chat_is_there_after_a_restart(tmp_path: Path):
+    fleet = FakeFleet()
+    await begin(fleet, "ann")
+    async with kept(fleet, tmp_path, "/work/one") as (app, pilot):
+        await put(app, layout(panel("chat"), panel("note")))
+        await app.main.view.show_tab(1)
+        app.main.view.enter("note")
+        await pilot.press("ctrl+q")
+    async with kept(fleet, tmp_path, "/work/one") as (app, pilot):
+        view = app.main.view
+        assert (view.tab, view.current) == (1, "note")
+        assert not app.main.panel.display and view.panels["note"].display
+        await view.show_tab(0)
+        await pilot.press(*"ok")
+        assert app.main.panel.display and app.main.chat.text == "ok"
+
+
 @pytest.mark.parametrize(
     "text", ["{", '{"version": 7}', "[]", '{"version":1,"cwd":"","layout":{}}']
 )

@@ -65,13 +65,13 @@ async def lead(fleet: LocalFleet, tmp_path: Path, *calls: dict[str, Any]) -> Non
     folder.mkdir()
     (folder / "seen.txt").write_text("what the lead wants to show\n")
     file.write_text(script(*calls))
-    wish = SpawnOptions(
+    request = SpawnOptions(
         options=SessionOptions(cwd=str(folder), model=f"scripted/{file}"),
         name="boss",
         lead=True,
         prompt="hello",
     )
-    await fleet.spawn(wish)
+    await fleet.spawn(request)
     async with asyncio.timeout(SOON):
         await fleet.wait(["boss"])
 

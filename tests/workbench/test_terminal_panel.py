@@ -82,7 +82,7 @@ async def test_a_request_waits_while_somebody_types_into_a_shell(tmp_path: Path)
         assert len(seat.app.screen_stack) == 1
         assert len(await seat.fleet.inbox()) == 1
         await seat.press(LEAVE, "ctrl+g")
-        await seat.shows("needs permission")
+        await seat.shows("y allow once")
 
 
 async def test_a_paste_presses_no_key(tmp_path: Path):
@@ -309,8 +309,8 @@ async def test_a_layout_that_names_a_terminal_which_is_gone_runs_nothing_unasked
 
 async def test_an_agent_that_opens_a_panel_starts_nothing(tmp_path: Path):
     async with seated(tmp_path) as seat:
-        wish = {"widget": "terminal", "options": {"command": ["touch", str(tmp_path / "done")]}}
-        await seat.app.screen_controller.call("open_panel", wish, "sess_1")
+        request = {"widget": "terminal", "options": {"command": ["touch", str(tmp_path / "done")]}}
+        await seat.app.screen_controller.call("open_panel", request, "sess_1")
         await seat.shows("Nothing is running here")
         await seat.pilot.pause(0.2)
         assert not await seat.fleet.terminals()

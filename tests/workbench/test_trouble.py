@@ -22,8 +22,7 @@ from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.rendering.lines import text_of, width_of
 from quarterdeck.workbench.stores.discovery import DiscoveredAgent, MachineDiscovery
-from quarterdeck.workbench.stores.trouble import TroubleKind, diagnose_agent
-from quarterdeck.workbench.widgets.bars import trouble_lines
+from quarterdeck.workbench.widgets.bars import TroubleKind, diagnose_agent, trouble_lines
 from tests.support.hostile_text import hostile_strings
 from tests.support.memory_fleet import FakeFleet
 from tests.support.workbench_app import SIZES, begin, opened, screen_text, until

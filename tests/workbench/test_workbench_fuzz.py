@@ -26,7 +26,15 @@ from quarterdeck.workbench.rendering.agent_rows import AgentRow, agent_line
 from quarterdeck.workbench.rendering.block_layout import BlockLayout
 from quarterdeck.workbench.rendering.lines import Line, text_of, width_of
 from quarterdeck.workbench.sanitize import sanitize_text
-from quarterdeck.workbench.screens.permission import PermissionScreen, option_lines, request_lines
+from quarterdeck.workbench.screens.permission import PermissionScreen, RequestSetting
+from quarterdeck.workbench.screens.permission_lines import (
+    RequestQueue,
+    choice_lines,
+    more_lines,
+    request_lines,
+    risk_lines,
+)
+from quarterdeck.workbench.screens.permission_model import merge_options, summarize_request
 from quarterdeck.workbench.screens.question import QuestionScreen
 from quarterdeck.workbench.stores.roster import RosterStore
 from quarterdeck.workbench.stores.transcript import TranscriptStore
@@ -42,7 +50,7 @@ COUNT = 500
 def check(lines: list[Line], width: int) -> None:
     for line in lines:
         assert width_of(line) <= width
-        assert {role for _, role in line} <= set(ROLES)
+        assert {part for _, role in line for part in role.split("/")} <= set(ROLES)
         shown = text_of(line)
         assert sanitize_text(shown) == shown and "\n" not in shown
 
@@ -101,13 +109,11 @@ def test_nothing_in_a_table_or_a_request_acts_or_hides():
         for width in (40, 120):
             check([agent_line(AgentRow(agent=info, roster=roster, now=0), width)], width)
         permission = asked(hostile)
-        item = InboxItem(
-            request=permission.request, session=SESSION, name=hostile, since=0, seq=1,
-            permission=permission,
-        )  # fmt: skip
-        lines = request_lines(item, hostile, 60)
-        check(lines, 60)
-        check(option_lines(permission.options, 60), 60)
+        summary = summarize_request(permission, hostile)
+        check([*request_lines(summary, 60), *risk_lines(summary, 60)], 60)
+        lines = request_lines(summarize_request(permission, None), 60)  # nothing beside them
+        choices = merge_options(permission.options)
+        check([*choice_lines(choices, 60), *more_lines(choices, 60)], 60)
         whole = "".join("".join(text_of(line) for line in lines).split())
         assert "".join(sanitize_text(hostile).split()) in whole  # every character of it can be seen
 
@@ -132,7 +138,10 @@ async def test_hostile_text_on_the_whole_screen(tmp_path: Path):
             two = InboxItem(request=RequestId("q"), question=question, **common)
             fleet.open = {one.request: one, two.request: two}
             app.context.inbox.replace([one, two])
-            for screen in (PermissionScreen(one, hostile, ""), QuestionScreen(two)):
+            for screen in (
+                PermissionScreen(one, RequestSetting(cwd=hostile), RequestQueue()),
+                QuestionScreen(two),
+            ):
                 app.push_screen(screen)
                 await pilot.pause()
                 shown = screen_text(app)

@@ -10,10 +10,11 @@ from quarterdeck.fleet.api import InboxItem
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import PermissionAnswered, Prompted, QuestionAnswered, QuestionAsked
 from quarterdeck.wire.ids import new_request_id, new_session_id
+from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.screens import key_guard
 from quarterdeck.workbench.screens.key_guard import QUIET
-from quarterdeck.workbench.screens.permission import PermissionScreen
-from quarterdeck.workbench.screens.question import QuestionScreen
+from quarterdeck.workbench.screens.permission import PermissionCard
+from quarterdeck.workbench.screens.question import QuestionForm, QuestionScreen
 from quarterdeck.workbench.widgets.bars import AgentBar, QueueBar
 from quarterdeck.workbench.widgets.transcript import TranscriptView
 from tests.support.memory_fleet import FakeFleet
@@ -33,6 +34,16 @@ sizes = pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{siz
 
 def decided(fleet: FakeFleet) -> list[PermissionAnswered]:
     return [r.event for r in fleet.records if isinstance(r.event, PermissionAnswered)]
+
+
+def is_asked(app: Workbench) -> bool:
+    """Whether a permission request has the keys, and is read."""
+    card = app.requests.current
+    return isinstance(card, PermissionCard) and bool(card.summary.heading)
+
+
+def is_questioned(app: Workbench) -> bool:
+    return isinstance(app.requests.current, QuestionForm)
 
 
 async def after_the_guard(pilot) -> None:
@@ -87,10 +98,10 @@ async def test_a_permission_is_asked_whole_and_answered_with_one_key(
     await begin(fleet, "ann")
     async with opened(fleet, tmp_path, size) as (app, pilot):
         await fleet.send("ann", (text("ask"),))
-        await until(pilot, lambda: isinstance(app.screen, PermissionScreen))
-        await until(pilot, lambda: "always allow ls" in screen_text(app).lower())
+        await until(pilot, lambda: is_asked(app))
+        await until(pilot, lambda: "y allow once" in screen_text(app))
         shown = screen_text(app)
-        for words in ("command: ls /", "ann needs permission", "y 1", "a 2", "n 3", "decide later"):
+        for words in ("ls /", "run a command", "y allow once", "n deny", "m 1 more", "esc later"):
             assert words in shown
         assert "\\x1b[31m\\u202e" in shown  # the title of this request tries to hide itself
         await after_the_guard(pilot)
@@ -98,7 +109,7 @@ async def test_a_permission_is_asked_whole_and_answered_with_one_key(
         await until(pilot, lambda: decided(fleet))
         assert decided(fleet)[0].kind == "allow_once"
         await until(pilot, lambda: "You said Allow." in screen_text(app))
-        assert len(app.screen_stack) == 1
+        assert len(app.screen_stack) == 1 and app.requests.current is None
 
 
 async def test_a_denial_carries_what_the_person_wrote(tmp_path: Path):
@@ -106,7 +117,7 @@ async def test_a_denial_carries_what_the_person_wrote(tmp_path: Path):
     await begin(fleet, "ann")
     async with opened(fleet, tmp_path) as (app, pilot):
         await fleet.send("ann", (text("ask"),))
-        await until(pilot, lambda: isinstance(app.screen, PermissionScreen))
+        await until(pilot, lambda: is_asked(app))
         await after_the_guard(pilot)
         await pilot.press("f", *"use rg", "enter")
         await until(pilot, lambda: decided(fleet))
@@ -121,10 +132,10 @@ async def test_keys_that_were_meant_for_the_input_approve_nothing(
     await begin(fleet, "ann")
     async with opened(fleet, tmp_path) as (app, pilot):
         await fleet.send("ann", (text("ask"),))
-        await until(pilot, lambda: isinstance(app.screen, PermissionScreen))
+        await until(pilot, lambda: is_asked(app))
         await pilot.press(*"yay 12 yes")
         assert not decided(fleet)
-        assert isinstance(app.screen, PermissionScreen)
+        assert is_asked(app)
 
 
 async def test_who_is_typing_is_not_interrupted_by_a_request(tmp_path: Path):
@@ -136,13 +147,13 @@ async def test_who_is_typing_is_not_interrupted_by_a_request(tmp_path: Path):
         await until(pilot, lambda: app.context.inbox.items)
         await pilot.press(*"ght")
         assert (len(app.screen_stack), app.main.chat.text) == (1, "half a thought")
-        assert "1 need" in screen_text(app)
+        assert "1 need" in screen_text(app) and app.requests.current is None
         await pilot.press("ctrl+g")
-        await until(pilot, lambda: isinstance(app.screen, PermissionScreen))
+        await until(pilot, lambda: is_asked(app))
         await after_the_guard(pilot)
         await pilot.press("escape")
-        await until(pilot, lambda: len(app.screen_stack) == 1)
-        assert app.main.chat.text == "half a thought"
+        await until(pilot, lambda: app.requests.current is None)
+        assert app.main.chat.text == "half a thought" and app.main.chat.has_focus
         assert app.context.inbox.items
 
 
@@ -151,10 +162,11 @@ async def test_a_request_that_is_answered_elsewhere_goes_away(tmp_path: Path):
     await begin(fleet, "ann")
     async with opened(fleet, tmp_path) as (app, pilot):
         await fleet.send("ann", (text("ask"),))
-        await until(pilot, lambda: isinstance(app.screen, PermissionScreen))
+        await until(pilot, lambda: is_asked(app))
         (item,) = await fleet.inbox()
         await fleet.answer(item.request, "no", by="cli")
-        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await until(pilot, lambda: app.requests.current is None)
+        assert app.main.chat.has_focus
 
 
 async def test_a_question_is_answered_by_its_form(tmp_path: Path):
@@ -162,10 +174,10 @@ async def test_a_question_is_answered_by_its_form(tmp_path: Path):
     await begin(fleet, "ann")
     async with opened(fleet, tmp_path) as (app, pilot):
         await fleet.send("ann", (text("question"),))
-        await until(pilot, lambda: isinstance(app.screen, QuestionScreen))
+        await until(pilot, lambda: is_questioned(app))
         await after_the_guard(pilot)
         await pilot.press("ctrl+x")
-        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await until(pilot, lambda: app.requests.current is None)
         (answer,) = [r.event for r in fleet.records if isinstance(r.event, QuestionAnswered)]
         assert answer.action == "decline"
 
@@ -178,25 +190,25 @@ async def test_what_is_filled_in_survives_putting_off_and_a_restart(
     await begin(fleet, "ann")
     async with opened(fleet, tmp_path, size) as (app, pilot):
         await fleet.send("ann", (text("form"),))
-        await until(pilot, lambda: isinstance(app.screen, QuestionScreen))
+        await until(pilot, lambda: is_questioned(app))
         await pilot.press("down", "enter", "tab", "tab", "enter", "tab", *"it fits")
         await until(pilot, lambda: "it fits" in screen_text(app))
         await after_the_guard(pilot)
         await pilot.press("escape")
-        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await until(pilot, lambda: app.requests.current is None)
         assert app.context.inbox.items
     async with opened(fleet, tmp_path, size) as (app, pilot):
         await until(pilot, lambda: app.context.inbox.items)
-        if len(app.screen_stack) == 1:
+        if app.requests.current is None:
             await pilot.press("ctrl+g")
-        await until(pilot, lambda: isinstance(app.screen, QuestionScreen))
+        await until(pilot, lambda: is_questioned(app))
         await until(pilot, lambda: "it fits" in screen_text(app))
         shown = screen_text(app)
-        assert "▐●▌ blue" in shown and "▐ ▌ red" in shown  # told without colour
-        assert "▐x▌ large" in shown and "▐ ▌ small" in shown
+        assert "(●) blue" in shown and "( ) red" in shown  # told without colour
+        assert "[x] large" in shown and "[ ] small" in shown
         await after_the_guard(pilot)
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await until(pilot, lambda: app.requests.current is None)
         (answer,) = [r.event for r in fleet.records if isinstance(r.event, QuestionAnswered)]
         assert answer.content == {"colour": "blue", "sizes": ["large"], "why": "it fits"}
     assert not list(tmp_path.glob("**/question-*"))  # noqa: ASYNC240
@@ -214,9 +226,9 @@ async def test_a_default_of_many_lines_is_shown_in_one_and_sent_as_it_is(tmp_pat
         screen = QuestionScreen(item)
         app.push_screen(screen)
         await until(pilot, lambda: r"first\nsecond\x1b[31m" in screen_text(app))
-        assert screen.answer() == {"why": default}
+        assert screen.form.answer() == {"why": default}
         await pilot.press("end", "!")
-        assert screen.answer() == {"why": r"first\nsecond\x1b[31m!"}
+        assert screen.form.answer() == {"why": r"first\nsecond\x1b[31m!"}
 
 
 async def test_a_draft_stays_with_its_agent_and_over_a_restart(tmp_path: Path):

@@ -62,20 +62,20 @@ class _Named(Struct, frozen=True, kw_only=True):
 
 
 class AnsweredCommand(_Named, frozen=True, kw_only=True):
-    """A command that we answer; the model is neither asked nor ever told of it."""
+    """A command that we answer; it is never sent to the model."""
 
     answer: Callable[["CommandSession", str], Awaitable[str]]
     """Does it, in a turn of its own, with what was typed after the name; gives what to say.
 
-    A ``QuarterdeckError`` is said, too. May be cancelled.
+    A ``QuarterdeckError`` is shown as the answer, too. May be cancelled.
     """
 
 
 class ExpandedCommand(_Named, frozen=True, kw_only=True):
-    """A command that stands for a prompt: the model is told that, people see what was typed."""
+    """A command that expands to a prompt: the model sees the prompt, people see what was typed."""
 
     expand: Callable[["CommandSession", str], Awaitable[tuple[ContentBlock, ...]]]
-    """Gives the prompt. A ``QuarterdeckError`` is said instead, and the model is not asked."""
+    """Gives the prompt. A ``QuarterdeckError`` is shown instead, and the model is not asked."""
 
 
 Command: TypeAlias = AnsweredCommand | ExpandedCommand
@@ -132,7 +132,7 @@ class CommandSession(Protocol):
 
 
 _SPEAKERS = ("person", "schedule")
-"""Whose prompts can be commands."""
+"""Origins of prompts that can be commands."""
 
 
 class CommandCall(Struct, frozen=True):
@@ -170,7 +170,7 @@ class CommandRegistry:
         self._ours |= {command.name: command for command in commands}
 
     async def refresh(self) -> tuple[Event, ...]:
-        """Look again for commands that come and go; the events that tell what has changed."""
+        """Look again for commands that come and go; the events that report what has changed."""
         found = await self._library()
         if found is None:
             return ()
@@ -192,7 +192,7 @@ class CommandRegistry:
 
     @property
     def listed(self) -> tuple[Listed, ...]:
-        """The commands as clients are told of them."""
+        """The commands as they are sent to clients."""
         return tuple(
             Listed(
                 name=command.name,
@@ -203,7 +203,7 @@ class CommandRegistry:
         )
 
     def changed(self) -> CommandsChanged:
-        """The event that tells all commands."""
+        """The event that lists all commands."""
         return CommandsChanged(commands=self.listed)
 
     def find(self, prompted: Prompted) -> CommandCall | None:
@@ -225,7 +225,7 @@ class CommandRegistry:
         return CommandCall(command, "".join(words).strip())
 
     def answers(self, prompted: Prompted) -> bool:
-        """Whether a prompt is a command that the model never hears of."""
+        """Whether a prompt is a command that is never sent to the model."""
         call = self.find(prompted)
         return call is not None and isinstance(call.command, AnsweredCommand)
 
@@ -247,7 +247,7 @@ CONTEXT_COMMANDS = (
 
 
 async def run_context_command(context: SessionContext, name: str, words: str) -> str:
-    """Run one of ``CONTEXT_COMMANDS`` and give what it says; what went wrong is said too."""
+    """Run one of ``CONTEXT_COMMANDS`` and give its answer or its error message."""
     words = words.strip()
     try:
         match name:

@@ -1,4 +1,4 @@
-"""How prompt content is told to a model: content blocks become conversation parts."""
+"""How prompt content is sent to a model: content blocks become conversation parts."""
 
 from typing import assert_never
 
@@ -13,12 +13,12 @@ from quarterdeck.wire.content import (
 from quarterdeck.wire.conversation import ImagePart, Part, TextPart
 from quarterdeck.wire.events import Prompted
 
-__all__ = ["parts_of", "told_content"]
+__all__ = ["model_content", "parts_of"]
 
 
-def told_content(prompted: Prompted) -> tuple[ContentBlock, ...]:
-    """What the model is told of a prompt; empty: it never hears of it."""
-    return prompted.content if prompted.told is None else prompted.told
+def model_content(prompted: Prompted) -> tuple[ContentBlock, ...]:
+    """What the model is sent of a prompt; empty: it never hears of it."""
+    return prompted.content if prompted.model_content is None else prompted.model_content
 
 
 def parts_of(content: tuple[ContentBlock, ...]) -> tuple[Part, ...]:

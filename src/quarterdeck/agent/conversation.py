@@ -21,7 +21,7 @@ from quarterdeck.wire.events import (
     ToolCallEnded,
 )
 
-from .content_parts import parts_of, told_content
+from .content_parts import model_content, parts_of
 from .context.memory import ConversationMemory, clear_results, cut_results, savings
 from .context.token_estimate import TokenEstimator, weigh
 
@@ -35,18 +35,18 @@ _PINNED = "[The user pinned this: it applies to the rest of the conversation.]"
 
 
 def summarised(summary: str, kept: tuple[Part, ...]) -> Message:
-    """The message that stands for all that a compaction replaced."""
+    """The message that replaces everything before a compaction."""
     return Message(role="user", parts=(TextPart(text=f"{_SUMMARY}\n\n{summary}"), *kept))
 
 
 class Conversation:
-    """What the model has been told and has said.
+    """What was sent to the model, and its replies.
 
-    ``apply`` takes every event of the session in order and ignores those that a model does not
-    hear of. The cost of one more event does not grow with the history.
+    ``apply`` takes every event of the session in order and ignores those that are not sent to a
+    model. The cost of one more event does not grow with the history.
 
     Messages are numbered from the beginning of the conversation, those that a summary replaced
-    too: ``first`` is the number of the first that is still told.
+    too: ``first`` is the number of the first that is still sent.
     """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
@@ -54,9 +54,9 @@ class Conversation:
         self.memory = ConversationMemory()
         self.first = 0
         self.cleared = 0
-        """Results in messages below this number are told as notes."""
+        """Results in messages below this number are sent as notes."""
         self.head: Message | None = None
-        """What stands for the messages below ``first``."""
+        """What replaces the messages below ``first``."""
         self._head_size = 0
         self._messages: list[Message] = []
         self._sizes: list[int] = []
@@ -69,7 +69,7 @@ class Conversation:
         self._awaited: tuple[str, ...] = ()
         self._results: dict[str, ToolResultPart] = {}
         self._notes: list[Message] = []
-        """What is to be told as soon as no result is awaited."""
+        """Messages to be sent as soon as no result is awaited."""
         self._ids: set[str] = set()
         for event in events:
             self.apply(event)
@@ -104,19 +104,19 @@ class Conversation:
         return (*head, *self._messages, *self._results_message())
 
     @property
-    def told(self) -> Sequence[Message]:
+    def recent_messages(self) -> Sequence[Message]:
         """The messages from ``first`` on, without results of a step that is not complete."""
         self._settle_if_complete()
         return self._messages
 
     @property
     def sizes(self) -> Sequence[int]:
-        """The bytes of each of ``told``, about."""
+        """The approximate bytes of each of ``recent_messages``."""
         return self._sizes
 
     @property
     def savings(self) -> Sequence[int]:
-        """The bytes that clearing each of ``told`` would free, about."""
+        """The approximate bytes that clearing each of ``recent_messages`` would free."""
         return self._savings
 
     @property
@@ -127,7 +127,7 @@ class Conversation:
 
     @property
     def head_size(self) -> int:
-        """Bytes of what stands for the messages that were replaced."""
+        """Bytes of the message that replaces the earlier ones."""
         return self._head_size
 
     @property
@@ -155,7 +155,7 @@ class Conversation:
         return replace(reply, parts=tuple(parts))
 
     def reserve(self, reply: Message) -> None:
-        """Let no later call have an id of one in this reply, which may be told no longer."""
+        """Reserve the ids of the calls in this reply, which may not be sent any more."""
         self._ids.update(part.id for part in reply.parts if isinstance(part, ToolUsePart))
 
     def become(self, other: "Conversation") -> None:
@@ -170,7 +170,7 @@ class Conversation:
         return id_
 
     def _prompted(self, event: Prompted) -> None:
-        if content := told_content(event):
+        if content := model_content(event):
             self._settle()
             self.memory.apply(event, self.count)
             self._add(Message(role="user", parts=parts_of(content)))
@@ -235,7 +235,7 @@ class Conversation:
     def _compact(self, through: int, head: Message) -> None:
         gone = through - self.first
         if not 0 <= gone <= len(self._messages):
-            return  # of another conversation: what is told is never lost by a wrong number
+            return  # of another conversation: a wrong number never drops messages
         self._size -= sum(self._sizes[:gone])
         del self._messages[:gone], self._sizes[:gone], self._savings[:gone]
         self.first, self.head, self._head_size = through, head, weigh(head)

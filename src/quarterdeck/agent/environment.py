@@ -46,7 +46,7 @@ class SessionEnvironment(Struct, frozen=True, kw_only=True):
 
     cwd: str
     project: str
-    """The top of the repository, or the directory itself."""
+    """The top of the repository, or the directory itself; see ``Workspace.project``."""
     trusted: bool
     config: Config
     system_prompt: str
@@ -76,7 +76,7 @@ async def prepare_environment(
     """Look at a directory: its project, whether it is trusted, its settings, its instructions.
 
     ``began`` is when the session began, in microseconds since the epoch; None: now. A session
-    that goes on another day is told the same day, so that what it sends stays the same.
+    that goes on another day is sent the same day, so that its prompt stays the same.
 
     Raises:
         ConfigError: a settings file is wrong; the message names file and key.
@@ -93,7 +93,7 @@ def _prepare(
     began: int | None,
 ) -> SessionEnvironment:
     workspace = find_workspace(Path(cwd))
-    trusted = TrustStore(places.trust_file).is_trusted(workspace.root)
+    trusted = TrustStore(places.trust_file).is_trusted(workspace.project)
     config = load_config(
         places, directory=Path(cwd), environ=environment, flags=flags, trusted=trusted
     )
@@ -113,13 +113,13 @@ def _prepare(
     )
     return SessionEnvironment(
         cwd=cwd,
-        project=str(workspace.root),
+        project=str(workspace.project),
         trusted=trusted,
         config=config,
         system_prompt=system_prompt(surroundings, tuple(gathered.found)),
         instructions=tuple(map(str, gathered.paths)),
         problems=tuple(gathered.problems),
-        has_mcp_file=(workspace.root / MCP_FILE).is_file(),
+        has_mcp_file=(workspace.project / MCP_FILE).is_file(),
         private=(str(places.state), str(places.runtime)),
     )
 

@@ -87,7 +87,7 @@ def _plain(value: str) -> str:
 
 
 MOST_BYTES = 200_000
-"""A file that is longer is nobody's prompt."""
+"""A longer file cannot be a prompt."""
 _KEY = re.compile(r"[A-Za-z_][\w.-]*\s*:(\s|$)")
 _OPENERS = {"[": "]", '"': '"', "'": "'"}
 
@@ -100,7 +100,7 @@ def read_document(path: Path) -> FrontMatter:
     """Read a file and take it apart.
 
     Raises:
-        Unreadable: it cannot be read, is too long, or begins with facts that are broken.
+        LibraryFileError: it cannot be read, is too long, or begins with facts that are broken.
     """
     try:
         data = read_regular_file(path, MOST_BYTES + 1)

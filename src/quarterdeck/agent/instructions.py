@@ -1,8 +1,8 @@
-"""Instructions files: what the person and the project want, told at the start or when they count.
+"""Instructions files: what the person and the project want, sent at the start or when they apply.
 
-At the start the model is told the user's own file and those from the top of the project down to
-the directory the session works in. Those of other directories it is told when it first touches a
-file below them.
+At the start the model is sent the user's own file and those from the top of the project down to
+the directory the session works in. Those of other directories are sent when the agent first
+touches a file below them.
 """
 
 import asyncio
@@ -25,18 +25,18 @@ __all__ = ["INSTRUCTIONS_FILES", "InitialInstructions", "NestedInstructions", "g
 
 INSTRUCTIONS_FILES = ("AGENTS.md", "CLAUDE.md")
 _MOST = 100_000
-"""Characters of all files that are told at the start."""
+"""Characters of all files that are sent at the start."""
 _MOST_NESTED = 16_000
-"""Characters of a file that is told later."""
+"""Characters of a file that is sent later."""
 _MOST_LATER = 64_000
-"""Characters of all files that are told later, in one session."""
+"""Characters of all files that are sent later, in one session."""
 _MOST_IMPORTS = 10
 _IMPORT = re.compile(r"(?<![\w`@])@([\w.~/-]*[\w-])")
 _FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 
 
 class InitialInstructions(Struct, eq=False):
-    """The files that are told at the start."""
+    """The files that are sent at the start."""
 
     found: list[InstructionsFile] = field(default_factory=list[InstructionsFile])
     paths: set[Path] = field(default_factory=set[Path])
@@ -81,7 +81,7 @@ class InitialInstructions(Struct, eq=False):
 def gather_instructions(
     *, root: Path, cwd: Path, own: Path, files: Iterable[str], trusted: bool
 ) -> InitialInstructions:
-    """Gather what is told at the start. Blocks.
+    """Gather what is sent at the start. Blocks.
 
     Args:
         root: the top of the project.
@@ -118,15 +118,15 @@ def _text_of(path: Path, most: int) -> str:
 
 
 class NestedInstructions(Struct, kw_only=True, eq=False):
-    """Tells instructions of directories when the agent first touches a file below them.
+    """Sends instructions of directories when the agent first touches a file below them.
 
-    What was told is known from the conversation, so that a session that goes on does not tell it
+    What was sent is known from the conversation, so that a resumed session does not send it
     again.
     """
 
     root: Path
     known: frozenset[Path] = frozenset()
-    """Files that were told at the start."""
+    """Files that were sent at the start."""
     _telling: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def touched(
@@ -135,11 +135,11 @@ class NestedInstructions(Struct, kw_only=True, eq=False):
         conversation: "Conversation",
         emit: Callable[[Event], Awaitable[None]],
     ) -> None:
-        """Tell what counts for these files and was not told yet in this conversation."""
+        """Send what applies to these files and was not sent yet in this conversation."""
         wanted = tuple(paths)
         if not wanted:
             return
-        async with self._telling:  # calls run side by side, and each file is told once
+        async with self._telling:  # calls run side by side, and each file is sent once
             known = frozenset(conversation.memory.added)
             spent = sum(map(len, conversation.memory.added.values()))
             for event in await asyncio.to_thread(self._find, wanted, known, spent):

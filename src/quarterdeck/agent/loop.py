@@ -52,7 +52,7 @@ async def run_turn(turn: Turn, prompted: Prompted) -> TurnEnded:
 
     The prompt is safe from a crash before the model is asked. Cancelling the task ends the turn
     as ``cancelled``: the event is emitted, then the cancellation goes on its way. An error that
-    nobody expected ends it as ``failed``.
+    was not expected ends it as ``failed``.
 
     Raises:
         JournalError: the log takes no more events, not even the turn's end.
@@ -109,7 +109,7 @@ async def _steps(turn: Turn) -> None:
         uses = tuple(part for part in finished.reply.parts if isinstance(part, ToolUsePart))
         if uses and await _run_step(turn, uses, repetition, finished.stop == "max_tokens"):
             turn.spending.progress += 1
-        is_empty = is_empty and not uses and not _said(finished)
+        is_empty = is_empty and not uses and not _has_text(finished)
         steered = turn.steering()
         if not uses and not steered:
             _conclude(finished)
@@ -134,7 +134,7 @@ async def _run_step(
     worked = await run_calls(turn, uses, cut_short=cut_short)
     results = {
         part.id: part.content
-        for message in turn.conversation.told[-_RECENT:]
+        for message in turn.conversation.recent_messages[-_RECENT:]
         for part in message.parts
         if isinstance(part, ToolResultPart)
     }
@@ -152,13 +152,13 @@ def _canonical(arguments: str) -> Any:
 async def _steer(turn: Turn, prompted: Prompted) -> None:
     admitted = await run_prompt_hooks(turn.hooks, turn.emit, prompted)
     if isinstance(admitted, str):
-        await turn.emit(replace(prompted, told=()))
+        await turn.emit(replace(prompted, model_content=()))
         await turn.emit(NoticePosted(title="A message was not delivered", description=admitted))
     else:
         await turn.emit(admitted)
 
 
-def _said(finished: ReplyFinished) -> bool:
+def _has_text(finished: ReplyFinished) -> bool:
     return any(part.text.strip() for part in finished.reply.parts if isinstance(part, TextPart))
 
 
@@ -212,7 +212,9 @@ async def run_prompt(
         content = await call.command.expand(session, call.words)
     except QuarterdeckError as error:
         return await _say(turn, prompted, f"Failed: {error}")
-    return await _run_model_turn(turn, replace(prompted, told=(*content, *prompted.content[1:])))
+    return await _run_model_turn(
+        turn, replace(prompted, model_content=(*content, *prompted.content[1:]))
+    )
 
 
 async def _run_model_turn(turn: "Turn", prompted: Prompted) -> TurnEnded:
@@ -249,7 +251,7 @@ async def _say(turn: "Turn", prompted: Prompted, text: str) -> TurnEnded:
 
 
 async def _begin(turn: "Turn", prompted: Prompted) -> None:
-    await turn.emit(replace(prompted, told=()))
+    await turn.emit(replace(prompted, model_content=()))
     await turn.emit(TurnStarted(prompt=prompted.message))
 
 

@@ -36,7 +36,7 @@ from .environment import (
 from .instructions import NestedInstructions
 from .library import attach_library
 from .library.folders import profile_folders
-from .ports import NO_HOOKS, NO_SERVERS, Hooks, SessionClock, ToolServers
+from .ports import NO_HOOKS, NO_SERVERS, Hooks, SessionClock, ToolServers, TurnRecorder
 from .recovery import FORKED, close_children
 from .resume import ResumeState, allow_for_damage, read_resume_state, shared_events
 from .session import Session
@@ -75,7 +75,7 @@ class NativeSessionOptions(Struct, frozen=True, kw_only=True):
     flags: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings that outrank every file, as nested tables."""
     attended: bool = True
-    """Whether anybody can answer a question."""
+    """Whether a person can answer a question."""
     servers: tuple[ServerDefinition, ...] = ()
     """Servers that lend tools, besides those of the options and the configuration."""
     make_system: SystemFactory = make_local_system
@@ -84,6 +84,8 @@ class NativeSessionOptions(Struct, frozen=True, kw_only=True):
     make_model: Callable[[str], Model] | None = None
     """Makes a model from its name, in a thread; None for those of the known vendors."""
     pace: SessionClock = field(default_factory=SessionClock)
+    recorder: TurnRecorder | None = None
+    """Records what turns do to files; None: the session does it itself."""
 
     @classmethod
     def of(cls, **fields: Any) -> "NativeSessionOptions":
@@ -138,7 +140,7 @@ async def find_servers(
 ) -> tuple[ToolServers, tuple[NoticePosted, ...]]:
     """The servers of a session, not started, and what a person should know of those left out.
 
-    ``given`` come from whoever opens the session and win over those of the same name in files.
+    ``given`` come from the opener of the session and win over those of the same name in files.
     ``wanted`` are the only tools that the session may have; None: all. It has none of ``denied``.
     """
     if not (given or session_environment.settings.mcp_servers or session_environment.has_mcp_file):
@@ -244,7 +246,7 @@ class NativeAgent:
         options: NativeSessionOptions = _DEFAULTS,
         new_id: SessionId | None = None,
     ) -> Session:
-        """Begin a session that shares the past of another, whole or up to a sequence number.
+        """Begin a session with the history of another, whole or up to a sequence number.
 
         Raises:
             NoSuchSessionError, JournalLockedError, QuarterdeckError: as ``load``.
@@ -454,6 +456,7 @@ class NativeAgent:
             if session_environment.settings.checkpoints.enabled
             else None,
             checkpoint_patience=session_environment.settings.checkpoints.patience,
+            recorder=options.recorder,
             find_sandbox=system.sandbox,
             pace=options.pace,
             hear=find_telemetry(),

@@ -20,7 +20,7 @@ from quarterdeck.policy.gate import Gate
 from quarterdeck.wire.clock import MonotonicClock
 from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.events import ContextAdded, Event, NoticePosted, Prompted
-from quarterdeck.wire.ids import new_message_id
+from quarterdeck.wire.ids import TurnId, new_message_id
 
 from .conversation import Conversation
 from .instructions import NestedInstructions
@@ -44,6 +44,7 @@ __all__ = [
     "SessionClock",
     "ToolServers",
     "Turn",
+    "TurnRecorder",
     "TurnWatch",
     "UnboundedWindow",
     "add_hook_context",
@@ -102,7 +103,7 @@ class TurnWatch(Protocol):
 
 
 class NoTurnWatch:
-    """Nobody watches: nothing can be undone."""
+    """No one watches: nothing can be undone."""
 
     async def before_call(self, turn: "Turn", call: "Call") -> None:
         """Nothing is kept."""
@@ -114,8 +115,20 @@ class NoTurnWatch:
 NO_TURN_WATCH = NoTurnWatch()
 
 
+class TurnRecorder(Protocol):
+    """Records what turns of a session do to files, in the place of the session's own snapshots."""
+
+    def watch(self, turn: TurnId) -> TurnWatch:
+        """Who watches a turn that begins."""
+        ...
+
+    async def settle(self) -> None:
+        """Wait until what turns that were cancelled left is written down."""
+        ...
+
+
 def make_snapshot_notice(problem: str) -> NoticePosted:
-    """What a person is told when a work tree could not be written down."""
+    """What a person is shown when a work tree could not be written down."""
     return NoticePosted(
         title="Changes made by commands in this turn cannot be undone",
         severity="warning",
@@ -139,7 +152,7 @@ class ContextWindow(Protocol):
 
 
 class UnboundedWindow:
-    """Nobody cares: the conversation grows until the vendor refuses it."""
+    """No one cares: the conversation grows until the vendor refuses it."""
 
     async def before_call(self, turn: "Turn") -> int | None:
         """Nothing is done."""
@@ -169,22 +182,22 @@ HookEmit: TypeAlias = Callable[[Event], Awaitable[None]]
 
 
 class HookVerdict(Struct, frozen=True, kw_only=True):
-    """What the hooks of one point came to, all together."""
+    """The combined result of the hooks of one point."""
 
     refused: str | None = None
-    """Why it must not be; None: nobody says so."""
+    """Why it must not be; None: no one says so."""
     by: str = ""
-    """The hook whose word that is, or whose wish ``wish`` is."""
-    wish: Literal["allow", "ask"] | None = None
+    """The hook that decided, or that gave ``effect``."""
+    effect: Literal["allow", "ask"] | None = None
     """Whether a person need not, or must, be asked."""
     reason: str = ""
-    """Why that is wished."""
+    """The reason for ``effect``."""
     input: dict[str, Any] | None = None
-    """What a tool is to be called with instead."""
+    """The input to call the tool with instead."""
     context: tuple[str, ...] = ()
-    """What the model is to be told besides."""
+    """What the model is to be sent besides."""
     again: str | None = None
-    """What the model is to be told so that it goes on, at the end of a turn."""
+    """What the model is to be sent so that it goes on, at the end of a turn."""
 
 
 _NOTHING = HookVerdict()
@@ -205,13 +218,14 @@ class Hooks(Protocol):
     ) -> HookVerdict:
         """Run the hooks of a point, one after the other, in the order of their declaration.
 
-        What goes wrong with one is told as a notice and otherwise ignored; each has its own time.
+        What goes wrong with one is reported as a notice and otherwise ignored; each has its own
+        time.
         ``call``: what hooks for some tools only are held against. Cancelling ends what runs.
         """
         ...
 
     def saw(self, event: Event, emit: HookEmit) -> None:
-        """Take note of an event: somebody may have to be notified, in the background."""
+        """Take note of an event: someone may have to be notified, in the background."""
         ...
 
     async def close(self) -> None:
@@ -250,7 +264,7 @@ class ToolServers(Protocol):
         ...
 
     async def settle(self, toolbox: Toolbox, emit: Callable[[Event], Awaitable[None]]) -> None:
-        """Between two steps: let tools join or leave, and tell what is worth it.
+        """Between two steps: let tools join or leave, and emit the notices that are due.
 
         Waits for servers that are being started, once and for a bounded time. Never raises for
         what a server does.
@@ -279,10 +293,10 @@ NO_SERVERS: ToolServers = _NoServers()
 
 
 async def run_prompt_hooks(hooks: Hooks, emit: HookEmit, prompted: Prompted) -> Prompted | str:
-    """A prompt as the model is to be told it; a text: why it must not be told at all."""
+    """A prompt as the model is to be sent it; a text: why it must not be sent at all."""
     if not hooks.has("prompt"):
         return prompted
-    content = prompted.content if prompted.told is None else prompted.told
+    content = prompted.content if prompted.model_content is None else prompted.model_content
     words = [block.text for block in content if isinstance(block, TextContent)]
     typed = [block.text for block in prompted.content if isinstance(block, TextContent)]
     facts = {
@@ -296,19 +310,19 @@ async def run_prompt_hooks(hooks: Hooks, emit: HookEmit, prompted: Prompted) -> 
         return f"hook {verdict.by} refused the prompt: {verdict.refused}"
     if not verdict.context:
         return prompted
-    return replace(prompted, told=(*content, *map(text, verdict.context)))
+    return replace(prompted, model_content=(*content, *map(text, verdict.context)))
 
 
 async def run_start_hooks(
     hooks: Hooks, conversation: "Conversation", emit: HookEmit, *, resumed: bool
 ) -> None:
-    """Run the hooks of a session's begin, and tell the model what they say."""
+    """Run the hooks of a session's begin, and send their text to the model."""
     verdict = await hooks.run("session_start", {"resumed": resumed}, emit)
     await add_hook_context(verdict, "session_start", conversation, emit)
 
 
 async def run_stop_hooks(turn: "Turn", continued: int) -> Prompted | None:
-    """What hooks have the model hear at the end of a turn, so that it goes on; None: it ends."""
+    """The prompt of hooks at the end of a turn, so that it goes on; None: it ends."""
     hooks = turn.hooks
     if not hooks.has("turn_end"):
         return None
@@ -333,7 +347,7 @@ def _answer(conversation: "Conversation") -> str:
 async def add_hook_context(
     verdict: HookVerdict, point: HookPoint, conversation: "Conversation", emit: HookEmit
 ) -> None:
-    """Tell the model what hooks say that are not about a prompt or a call; twice is once."""
+    """Send the model the text of hooks that are not about a prompt or a call; each text once."""
     for index, words in enumerate(verdict.context, 1):
         source = f"hook {point} {index}"
         text = f"[Message from a hook at {point}:]\n\n{words}"
@@ -369,7 +383,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     """Keeps what files were, so that the turn can be undone."""
 
     instructions: NestedInstructions | None = None
-    """Tells instructions of directories when a file below them is touched."""
+    """Sends instructions of directories when a file below them is touched."""
     hooks: Hooks = NO_HOOKS
     """Programs and functions of the user's that have a say."""
 

@@ -1,7 +1,7 @@
 """What a process that died left open, and the events that close it.
 
 A session is its log. When it is loaded after a crash, calls that were announced have no end, a
-turn has none, questions wait for nobody. These events say so, once, and are appended before
+turn has none, questions wait for no one. These events say so, once, and are appended before
 anything else happens; what had been acknowledged stays as it is.
 """
 
@@ -62,9 +62,9 @@ class InterruptionReason(Struct, frozen=True):
 
     reason: str
     running: str
-    """Told of a call that had begun."""
+    """Sent for a call that had begun."""
     waiting: str
-    """Told of a call that had not."""
+    """Sent for a call that had not."""
 
 
 DIED = InterruptionReason(
@@ -86,7 +86,7 @@ class _Open(Struct, eq=False):
     turn: TurnId | None = None
     model: str | None = None
     """The model that was answering."""
-    said: str = ""
+    partial_text: str = ""
     """What it had said."""
     written: dict[ToolCallId, ToolUsePart] = field(default_factory=dict[ToolCallId, ToolUsePart])
     """Calls of the last reply that were not announced."""
@@ -113,9 +113,9 @@ class _Open(Struct, eq=False):
     def _apply_within_a_turn(self, event: Event) -> None:
         match event:
             case ModelCallStarted(model=model):
-                self.model, self.said = model, ""
+                self.model, self.partial_text = model, ""
             case MessageChunk(role="agent", content=TextContent(text=text)):
-                self.said += text
+                self.partial_text += text
             case ModelCallFinished(reply=reply):
                 self.model = None
                 uses = (p for p in reply.parts if isinstance(p, ToolUsePart)) if reply else ()
@@ -155,7 +155,7 @@ class _Children(Struct, eq=False):
     untold: dict[SessionId, tuple[str, ChildEnded]] = field(
         default_factory=dict[SessionId, tuple[str, ChildEnded]]
     )
-    """Of those in the background that the model has not heard of, with their names."""
+    """Of those in the background that the model has not seen, with their names."""
 
     def apply(self, event: Event) -> None:
         match event:
@@ -188,7 +188,7 @@ class _Children(Struct, eq=False):
 
 
 def child_end_text(name: str, ended: ChildEnded) -> Prompted:
-    """What the model is told of a child in the background that is over."""
+    """What the model is sent of a child in the background that is over."""
     content = text(f"[Agent {name} ({ended.child}): {ended.how}]\n{ended.answer}")
     message = new_message_id()
     return Prompted(content=(content,), message=message, origin="agent", sender=ended.child)
@@ -236,8 +236,8 @@ def closing_events(
 def _ends_of_requests(left: _Open, cut: InterruptionReason) -> Iterable[Event]:
     nobody = Decider(kind="cancel", name=cut.reason)
     if left.model is not None:
-        parts = (TextPart(text=left.said),)
-        reply = Message(role="assistant", parts=parts) if left.said else None
+        parts = (TextPart(text=left.partial_text),)
+        reply = Message(role="assistant", parts=parts) if left.partial_text else None
         yield ModelCallFinished(model=left.model, reply=reply, error=cut.reason)
     for request, call in left.permissions.items():
         yield PermissionAnswered(request=request, call=call, outcome=Cancelled(), by=nobody)

@@ -29,6 +29,7 @@ from quarterdeck.wire.events import (
     TurnEnded,
     UnknownEvent,
     UsageReported,
+    WorktreeEvent,
 )
 from quarterdeck.wire.ids import RequestId, TurnId
 from quarterdeck.wire.record import Record
@@ -53,7 +54,7 @@ __all__ = [
 
 
 class ResumeState(Struct, eq=False):
-    """A session as its log tells it."""
+    """The state of a session according to its log."""
 
     conversation: Conversation = field(default_factory=Conversation)
     agent: str = "native"
@@ -186,12 +187,14 @@ def shared_events(
 
 
 def _shared(event: Event) -> Event | None:
+    if isinstance(event, WorktreeEvent):
+        return None
     match event:
         case SessionOpened() | SessionResumed() | SessionEnded() | SessionSpawned():
             return None
         case PromptQueued() | PromptDropped() | GrantRevoked() | Checkpointed():
             return None
-        case Rewound():  # what was said goes over, the files do not
+        case Rewound():  # the conversation is carried over, the files are not
             return replace(event, files=(), restored=None, changed=0, kept=(), forced=False)
         case SessionChanged():
             return replace(event, name=UNSET, mode=UNSET, archived=UNSET)

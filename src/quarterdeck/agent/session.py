@@ -59,7 +59,7 @@ async def wait_for_turn(running: asyncio.Task[TurnEnded]) -> TurnEnded | None:
         await asyncio.wait([running])
     except asyncio.CancelledError:
         running.cancel()
-        while not running.done():  # whoever is impatient: the turn ends before we go
+        while not running.done():  # cancelled again: the turn still ends first
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
         if not running.cancelled() and (error := running.exception()) is not None:
@@ -136,9 +136,9 @@ class Session:
         return options_of(self.gate.mode, setup.model.info, setup.models, setup.effort)
 
     async def begin(self, past: ResumeState, resumed: SessionResumed | None = None) -> None:
-        """Write down that the session runs, and what is worth telling; once, by its maker.
+        """Record that the session runs, and the first notices; once, by its maker.
 
-        ``past`` is what the log says so far; where the session differs, the log is told.
+        ``past`` is the state from the log; where the session differs, the log gets an event.
         """
         if resumed is not None:
             await self._emit(resumed, None)
@@ -204,7 +204,7 @@ class Session:
         return True
 
     async def note(self, event: Event) -> None:
-        """Append an event of no turn; a prompt is told at the next step of a turn that runs."""
+        """Append an event of no turn; a prompt is sent at the next step of a turn that runs."""
         if isinstance(event, Prompted) and self._running is not None:
             self._steering.append(msgspec.structs.replace(event, steers=True))
         else:

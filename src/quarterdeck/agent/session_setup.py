@@ -12,7 +12,7 @@ from quarterdeck.policy.modes import SandboxState
 
 from .instructions import NestedInstructions
 from .limits import TurnLimits, TurnSpending
-from .ports import NO_HOOKS, NO_SERVERS, Hooks, SessionClock, ToolServers
+from .ports import NO_HOOKS, NO_SERVERS, Hooks, SessionClock, ToolServers, TurnRecorder
 from .tools.toolbox import Toolbox
 from .tools.workspace import ToolWorkspace
 
@@ -51,8 +51,10 @@ class SessionSetup(Struct, kw_only=True, eq=False):
     """The directory of our own below which it is kept what files were; None: it is not."""
     checkpoint_patience: float = 10.0
     """Seconds that writing a work tree down may take."""
+    recorder: TurnRecorder | None = None
+    """Records turns, where others work in the same trees; None: the session does it itself."""
     instructions: NestedInstructions | None = None
-    """Tells those of directories when the agent first works there."""
+    """Sends those of directories when the agent first works there."""
     hooks: Hooks = NO_HOOKS
     """Programs and functions of the user's that have a say; closed with the session."""
     spending: TurnSpending | None = None
@@ -62,4 +64,4 @@ class SessionSetup(Struct, kw_only=True, eq=False):
     goal: "GoalState | None" = None
     """The goal that was set last."""
     hear: "Callable[[Record], object]" = lambda _: None
-    """Hears every record that the session appends, for traces."""
+    """Called with every record that the session appends, for traces."""

@@ -123,7 +123,7 @@ class SessionStore:
         path = self._path(id_)
         if not await asyncio.to_thread(path.is_file):
             return False
-        async with Journal.open(path):  # nobody else may have it open
+        async with Journal.open(path):  # no other process may have it open
             pass
         await asyncio.to_thread(_remove, path)
         return True

@@ -1,8 +1,8 @@
 """The system a session works on, with a sandbox around those of its commands that need one.
 
 Which do is decided with each call (``quarterdeck.policy``) and is a fact of the call from then on:
-whoever runs it asks here for the terminals of its containment, and no later change of the mode
-changes what it gets.
+the code that runs it asks here for the terminals of its containment, and no later change of the
+mode changes what it gets.
 """
 
 from typing import TYPE_CHECKING, Protocol
@@ -139,7 +139,7 @@ def make_local_system(
 
 
 async def make_sandbox_notice() -> NoticePosted:
-    """What a person is told about the sandbox when a session enters full-auto mode."""
+    """The notice about the sandbox for a person when a session enters full-auto mode."""
     from quarterdeck.system.sandbox import detect_sandbox
 
     found = await detect_sandbox()

@@ -2,7 +2,7 @@
 
 Traces are sent where an SDK is at work in this process: in a program that embeds us, or under
 ``opentelemetry-instrument``. Else nothing of it is imported. Names, times, tokens and errors are
-sent; what was said, what tools were told and what they gave back is not.
+sent; messages, arguments of tools and their results are not.
 """
 
 import sys
@@ -37,7 +37,7 @@ _FAILED = frozenset({"failed", "cancelled"})
 
 
 def find_telemetry() -> "Callable[[Record], None]":
-    """What hears a session's records; does nothing, and costs nothing, where no SDK is at work."""
+    """A function for a session's records; it does nothing, and costs nothing, without an SDK."""
     return Telemetry().hear if _SDK in sys.modules else _ignore
 
 

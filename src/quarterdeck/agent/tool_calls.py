@@ -54,7 +54,7 @@ async def permit(
     raw_input: Any,
     urge: HookAdvice | None = None,
 ) -> PermissionGranted | PermissionRefused:
-    """Decide about a call, asking if need be; ``urge``: what a hook wishes."""
+    """Decide about a call, asking if need be; ``urge``: the advice of a hook."""
     question = PermissionAsked(
         request=new_request_id(),
         call=id_,
@@ -96,7 +96,7 @@ class _Understood(Struct, frozen=True):
 
 
 class _Ready(Struct, frozen=True):
-    """A call that has been announced and may ask for leave."""
+    """A call that has been announced and may request permission."""
 
     use: ToolUsePart
     tool: Tool
@@ -105,9 +105,9 @@ class _Ready(Struct, frozen=True):
     refused: PermissionRefused | None = None
     """Why a hook will not have it."""
     urge: HookAdvice | None = None
-    """What a hook wishes."""
+    """The advice of a hook."""
     notes: tuple[str, ...] = ()
-    """What hooks tell the model with the result."""
+    """What hooks send to the model with the result."""
 
 
 class _Place(Struct, frozen=True, kw_only=True):
@@ -163,7 +163,7 @@ async def _end_the_rest(turn: Turn, uses: tuple[ToolUsePart, ...], announced: se
 
 
 async def _understand(turn: Turn, use: ToolUsePart, announced: set[str]) -> _Understood | None:
-    """Find the tool and read the arguments; what is wrong with them no waiting would mend."""
+    """Find the tool and read the arguments; waiting could not fix what is wrong with them."""
     tool = turn.toolbox.find(use.name)
     if tool is None:
         known = ", ".join(turn.toolbox.names)
@@ -266,7 +266,11 @@ async def _run(turn: Turn, ready: _Ready, room: asyncio.Semaphore) -> bool:
         verdict = ready.refused or await _permit(turn, ready)
         if isinstance(verdict, PermissionRefused):
             await _finish(
-                turn, use, "failed", text_outcome(verdict.told, is_error=True), verdict.reason
+                turn,
+                use,
+                "failed",
+                text_outcome(verdict.model_reason, is_error=True),
+                verdict.reason,
             )
             return False
         async with room:
@@ -279,7 +283,7 @@ async def _run(turn: Turn, ready: _Ready, room: asyncio.Semaphore) -> bool:
         raise
     try:
         outcome = await _reviewed(turn, ready, outcome)
-    finally:  # what was done is told, whatever becomes of those who look at it
+    finally:  # the result is recorded even if a review of it fails
         await _finish(turn, use, "failed" if outcome.is_error else "completed", outcome)
     if turn.instructions is not None:
         paths = [use.resolved for use in ready.prepared.call.paths]

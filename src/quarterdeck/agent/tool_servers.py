@@ -30,7 +30,7 @@ class ServerDefinition(Struct, frozen=True, kw_only=True):
     timeout: float = 120.0
     """Seconds that a call may take without a sign of progress."""
     start_timeout: float = 30.0
-    """Seconds that it may take until it has told its tools."""
+    """Seconds that it may take until it has listed its tools."""
     trusted: bool = False
     """Whether its word that a tool only reads is believed."""
     tools: tuple[str, ...] | None = None

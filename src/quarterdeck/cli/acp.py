@@ -50,7 +50,7 @@ async def _serve(environment: dict[str, str]) -> None:
 
     from quarterdeck.config.places import Places
     from quarterdeck.serve.server import serve
-    from quarterdeck.wire.rpc.pipes import stdio_stream
+    from quarterdeck.wire.rpc.stream import stdio_stream
 
     task = asyncio.current_task()
     assert task is not None
@@ -64,6 +64,8 @@ async def _tell_setup(environment: dict[str, str]) -> None:
     from quarterdeck.config.places import Places
     from quarterdeck.models.registry import choose_model_name
 
-    ground = await prepare_environment(Places.find(environment), environment, str(Path.cwd()))
-    name = await choose_model_name(environment, model_options(ground.settings))
+    session_environment = await prepare_environment(
+        Places.find(environment), environment, str(Path.cwd())
+    )
+    name = await choose_model_name(environment, model_options(session_environment.settings))
     echo(f"A session here uses the model {name}.")

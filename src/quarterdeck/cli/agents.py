@@ -217,7 +217,7 @@ async def _probe(
 
 
 def _width() -> int | None:
-    """Columns to fit into; None: nobody looks, or nobody said."""
+    """Columns to fit into; None: the output is no terminal, and ``COLUMNS`` is not set."""
     if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit():
         return max(40, shutil.get_terminal_size().columns)
     return None

@@ -38,7 +38,7 @@ def with_fleet(work: "Callable[[HostClient], Awaitable[T]]", *, start: bool = Tr
     """Do some work with the host's fleet; ``start`` starts a host where there is none.
 
     Raises:
-        NoHostError: none is running, and none shall be started.
+        NoHostError: none is running, and none is to be started.
         QuarterdeckError: the host cannot be reached, or it refuses.
     """
     return asyncio.run(_with_fleet(work, start))

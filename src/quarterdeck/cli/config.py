@@ -36,7 +36,7 @@ def path(as_json: bool) -> None:
     from quarterdeck.config.workspace import find_workspace
 
     places, workspace = Places.find(), find_workspace(_here())
-    folder = workspace.folder or workspace.root / ".quarterdeck"
+    folder = workspace.folder or workspace.project / ".quarterdeck"
     setting_rows = {
         "user file": places.config_file,
         "project file": folder / "config.toml",
@@ -49,7 +49,7 @@ def path(as_json: bool) -> None:
         _echo_json({name.replace(" ", "_"): str(place) for name, place in setting_rows.items()})
         return
     for name, place in setting_rows.items():
-        echo(f"{name:<13} {place}{{'' if place.exists() else '  (missing)'}}")
+        echo(f"{name:<13} {place}{'' if place.exists() else '  (missing)'}")
 
 
 @config.command()
@@ -120,7 +120,7 @@ def trust(directory: Path | None, revoke: bool, as_list: bool) -> None:
     if as_list:
         _echo_lines([str(place) for place in store.trusted()])
         return
-    place = directory or find_workspace(_here()).root
+    place = directory or find_workspace(_here()).project
     if not revoke:
         echo(f"trusted: {store.trust(place)}")
     elif store.revoke(place):
@@ -143,7 +143,7 @@ def _load() -> "Config":
     from quarterdeck.config.workspace import find_workspace
 
     here = _here()
-    trusted = _trust().is_trusted(find_workspace(here).root)
+    trusted = _trust().is_trusted(find_workspace(here).project)
     return load_config(Places.find(), directory=here, trusted=trusted)
 
 

@@ -1,4 +1,4 @@
-"""A file for what nobody expected."""
+"""A file for an unexpected error."""
 
 import os
 import platform

@@ -56,7 +56,11 @@ class ExternalProgram:
     get: str
     """How to get it."""
     version: tuple[str, ...] = ("--version",)
-    """Arguments that make it tell its version; empty if it is better not started."""
+    """Arguments that make it print its version; empty if it is better not started."""
+    wanted: tuple[int, int] | None = None
+    """The version that everything works with; older ones do less."""
+    without: str = ""
+    """What older ones do not do."""
 
     def find(self) -> str | None:
         """Where it is on PATH; starts nothing."""
@@ -69,6 +73,8 @@ GIT = ExternalProgram(
     kind="required",
     purpose="worktrees, diffs and checkpoints",
     get="apt, dnf or brew install git",
+    wanted=(2, 38),
+    without="conflicts between agents are found by files and symbols only",
 )
 RIPGREP = ExternalProgram(
     name="ripgrep",
@@ -89,7 +95,7 @@ _VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
 
 
 def list_agent_programs() -> tuple[ExternalProgram, ...]:
-    """Every agent that is described, but our own; none where nobody knows a home. Reads files."""
+    """Every agent that is described, but our own; none where the home is unknown. Reads files."""
     from quarterdeck.drivers.catalogue import load_catalogue
 
     try:
@@ -111,7 +117,7 @@ def list_agent_programs() -> tuple[ExternalProgram, ...]:
 
 
 def ask_version(path: str, arguments: tuple[str, ...], seconds: float) -> str | None:
-    """Start a program to learn its version; None if it does not tell in time.
+    """Start a program to learn its version; None if it does not print it in time.
 
     It gets a clean environment, no input and no project to look at. It and its children are
     ended when it has answered or the time is up.
@@ -167,7 +173,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 FindingState: TypeAlias = Literal["found", "missing", "broken"]
 
 PATIENCE = 5.0
-"""Seconds that a program gets to tell its version; all are asked at the same time."""
+"""Seconds that a program gets to print its version; all are asked at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +192,7 @@ class Finding:
 
     @property
     def is_fatal(self) -> bool:
-        """Whether nothing works before this is mended."""
+        """Whether nothing works before this is fixed."""
         return self.kind == "required" and self.state != "found"
 
 
@@ -219,8 +225,19 @@ def find_program(program: ExternalProgram, seconds: float = PATIENCE) -> Finding
         purpose=program.purpose,
         version=version,
         place=path,
-        advice=None if path else program.get,
+        advice=_advise(program, version) if path else program.get,
     )
+
+
+def _advise(program: ExternalProgram, version: str | None) -> str | None:
+    """What to say about a program that is there, but old."""
+    if program.wanted is None or version is None:
+        return None
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if numbers >= program.wanted:
+        return None
+    wanted = ".".join(map(str, program.wanted))
+    return f"older than {wanted}: {program.without}; update: {program.get}"
 
 
 def find_python() -> Finding:
@@ -309,7 +326,7 @@ def find_state() -> Finding:
 
 
 def find_sandbox() -> Finding:
-    """What contains commands of our own agent that nobody was asked about."""
+    """What contains commands of our own agent that run without a permission request."""
     from quarterdeck.system.sandbox import SANDBOX_VARIABLE, detect_sandbox_now
 
     found = detect_sandbox_now()

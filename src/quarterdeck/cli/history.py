@@ -77,7 +77,7 @@ def make_session_table(
 
 
 def short_ids(ids: Sequence[str]) -> list[str]:
-    """The beginnings that tell these ids from each other, in the same length."""
+    """The beginnings that distinguish these ids, in the same length."""
     length = _SHORTEST
     longest = max(map(len, ids), default=0)
     while length < longest and max(Counter(one[:length] for one in set(ids)).values()) > 1:
@@ -105,7 +105,7 @@ def describe_empty_history(where: Path | None, others: Iterable["HistorySession"
 
 
 def format_session_heading(past: "HistorySession") -> str:
-    """Whose session it is and where it worked."""
+    """The agent of a session and where it worked."""
     parts = [f"{past.agent} {escape_controls(past.id)}"]
     if past.cwd is not None:
         parts.append(f"in {escape_to_line(past.cwd)}")
@@ -186,7 +186,7 @@ def import_(
 
 @click.command("hand-over")
 @click.argument("id_", metavar="ID")
-@click.option("--to", "kind", required=True, metavar="KIND", help="The agent that takes over.")
+@click.option("--to", "kind", required=True, metavar="NAME", help="The agent that takes over.")
 @_name_option
 @click.option("-m", "--model", help="Model of the new agent.")
 @_cwd_option
@@ -254,9 +254,7 @@ class _ById(click.Group):
 
 
 @click.group(cls=_ById, invoke_without_command=True, subcommand_metavar="[ID | COMMAND]")
-@click.option(
-    "-a", "--agent", metavar="NAME", help=("Only sessions of claude, codex, gemini or opencode.")
-)
+@click.option("-a", "--agent", metavar="NAME", help="Only sessions of this agent.")
 @click.option(
     "-s",
     "--search",
@@ -271,7 +269,14 @@ class _ById(click.Group):
     type=click.Path(file_okay=False, exists=True),
     help=("Sessions of that directory."),
 )
-@click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True)
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1),
+    default=50,
+    show_default=True,
+    help="Maximum number of sessions.",
+)
 @as_json_option
 @click.pass_context
 def history(

@@ -35,7 +35,14 @@ def _options(command: C) -> C:
         metavar="DIR",
         help=("The directory whose hooks to use; default: the current one."),
     )
-    choice = click.option("--format", "how", type=click.Choice(("text", "json")), default="text")
+    choice = click.option(
+        "--format",
+        "how",
+        type=click.Choice(("text", "json")),
+        default="text",
+        show_default=True,
+        help="Text for people, or one JSON object.",
+    )
     flag = click.option("--json", "how", flag_value="json", help="The same as --format json.")
     return place(choice(flag(command)))
 
@@ -52,7 +59,7 @@ def hooks() -> None:
 @_options
 def list_(place: str | None, how: str) -> None:
     """List the hooks in the order in which they run. Runs none."""
-    found = _declared(asyncio.run(_ground(resolve_directory(place))))
+    found = _declared(asyncio.run(_load_environment(resolve_directory(place))))
     if how == "json":
         rows = [_described(point, hook) for point, one in found.items() for hook in one]
         echo_json({"format": FORMAT, "hooks": rows})
@@ -80,22 +87,22 @@ def test(point: "HookPoint", facts: str, place: str | None, how: str) -> None:
         answer = {key: value for key, value in _plain(verdict).items() if value}
         echo_json({"format": FORMAT, "answer": answer, "problems": problems})
     else:
-        echo_lines(_told(verdict, problems))
+        echo_lines(_verdict_lines(verdict, problems))
     if problems:
         raise SystemExit(1)
 
 
-async def _ground(where: str) -> "SessionEnvironment":
+async def _load_environment(where: str) -> "SessionEnvironment":
     from quarterdeck.agent.environment import prepare_environment
     from quarterdeck.config.places import Places
 
     return await prepare_environment(Places.find(), dict(os.environ), where)
 
 
-def _declared(ground: "SessionEnvironment") -> "dict[HookPoint, tuple[Hook, ...]]":
+def _declared(loaded: "SessionEnvironment") -> "dict[HookPoint, tuple[Hook, ...]]":
     from quarterdeck.agent.hooks.runner import read_hooks
 
-    return read_hooks(ground.config)
+    return read_hooks(loaded.config)
 
 
 async def _run(
@@ -104,21 +111,21 @@ async def _run(
     from quarterdeck.agent.native import find_hooks
     from quarterdeck.wire.events import NoticePosted
 
-    ground = await _ground(where)
+    loaded = await _load_environment(where)
     problems: list[str] = []
 
     async def emit(event: "Event") -> None:
         if isinstance(event, NoticePosted):
             problems.append(f"{event.title}: {event.description}")
 
-    found = await asyncio.to_thread(find_hooks, ground, dict(os.environ), "test")
+    found = await asyncio.to_thread(find_hooks, loaded, dict(os.environ), "test")
     return await found.run(point, facts, emit), problems
 
 
 def _plain(verdict: "HookVerdict") -> dict[str, Any]:
     return {
         "refused": verdict.refused,
-        "wish": verdict.wish,
+        "effect": verdict.effect,
         "reason": verdict.reason,
         "by": verdict.by,
         "input": verdict.input,
@@ -149,7 +156,7 @@ def _listed(found: "dict[HookPoint, tuple[Hook, ...]]") -> Iterator[str]:
     yield from table(("point", "runs", "match", "time", "declared in"), rows, terminal_width())
 
 
-def _told(verdict: "HookVerdict", problems: list[str]) -> Iterator[str]:
+def _verdict_lines(verdict: "HookVerdict", problems: list[str]) -> Iterator[str]:
     answer = {key: value for key, value in _plain(verdict).items() if value}
     for key, value in answer.items():
         yield f"{key}: {value if isinstance(value, str) else json.dumps(value)}"

@@ -258,7 +258,7 @@ def check(context: click.Context, as_json: bool) -> None:
         _echo_json({"healthy": report.healthy, **asdict(report)})
     else:
         echo(f"{report.events} events in {_log(context)}")
-        for line in _told(report):
+        for line in _report_lines(report):
             echo(escape_to_line(line))
         advice = "Copy readable records to a new log: quarterdeck journal salvage TARGET"
         echo("No problems found." if report.healthy else advice)
@@ -270,7 +270,7 @@ def check(context: click.Context, as_json: bool) -> None:
 @click.argument("tables", nargs=-1, metavar="[TABLE]...")
 @click.pass_context
 def rebuild(context: click.Context, tables: tuple[str, ...]) -> None:
-    """Compute the tables of the log anew from its records; without TABLE, all of them.
+    """Rebuild the tables of the log from its records; without TABLE, all of them.
 
     The tables are the lists of sessions, agents, open requests and grants. Use this when a list
     does not show what the log contains. Records are not changed. Nothing else may write the log
@@ -297,7 +297,9 @@ def salvage(context: click.Context, target: Path) -> None:
 @journal.command()
 @click.argument("words", nargs=-1, required=True)
 @session_option
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True)
+@click.option(
+    "--limit", type=click.IntRange(1), default=20, show_default=True, help="Maximum number of hits."
+)
 @as_json_option
 @click.pass_context
 def search(
@@ -375,7 +377,7 @@ async def _search(
         return await log.search(query, session, limit)
 
 
-def _told(report: "CheckReport") -> list[str]:
+def _report_lines(report: "CheckReport") -> list[str]:
     lines = list(report.problems)
     if report.unreadable:
         lines.append(f"unreadable: {', '.join(map(str, report.unreadable[:20]))}")

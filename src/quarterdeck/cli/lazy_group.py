@@ -3,9 +3,12 @@
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 __all__ = ["LazyCommand", "LazyGroup"]
 
@@ -47,11 +50,22 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command to run; a wrong name is told with the nearest right ones."""
+        """Find the command to run; the error for a wrong name lists the nearest right ones."""
         name = args[0]
         if name not in self.later and not name.startswith("-") and not ctx.resilient_parsing:
             raise click.UsageError(f"No such command {name!r}.{self._near(name)}", ctx)
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
+        """Complete the names of commands, and the options of the group; imports no command."""
+        from click.shell_completion import CompletionItem
+
+        found = [
+            CompletionItem(name, help=later.help)
+            for name, later in self.later.items()
+            if name.startswith(incomplete) and not later.hidden
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands from the names and lines that are known."""

@@ -15,8 +15,8 @@ _THRESHOLDS = (50_000, 20, 20)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    0: done. 1: an error, told in words. 2: wrong usage. 130: interrupted. 141: nobody reads
-    our output any more.
+    0: done. 1: an error, with a message. 2: wrong usage. 130: interrupted. 141: the reader of
+    our output is gone.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments in (["--version"], ["-V"]):

@@ -30,7 +30,7 @@ def mcp() -> None:
 
 async def _bridge(url: str, token: str) -> None:
     from quarterdeck.fleet.mcp.stdio import run_bridge
-    from quarterdeck.wire.rpc.pipes import stdio_stream
+    from quarterdeck.wire.rpc.stream import stdio_stream
 
     stream = await stdio_stream()
     try:

@@ -33,7 +33,14 @@ def _options(command: C) -> C:
         metavar="DIR",
         help=("The directory whose servers to use; default: the current one."),
     )
-    choice = click.option("--format", "how", type=click.Choice(("text", "json")), default="text")
+    choice = click.option(
+        "--format",
+        "how",
+        type=click.Choice(("text", "json")),
+        default="text",
+        show_default=True,
+        help="Text for people, or one JSON object.",
+    )
     flag = click.option("--json", "how", flag_value="json", help="The same as --format json.")
     return place(choice(flag(command)))
 
@@ -103,8 +110,8 @@ async def _find(where: str) -> "FoundServers":
     from quarterdeck.config.places import Places
 
     environment = dict(os.environ)
-    ground = await prepare_environment(Places.find(), environment, where)
-    return await asyncio.to_thread(find_definitions, ground, environment)
+    session_environment = await prepare_environment(Places.find(), environment, where)
+    return await asyncio.to_thread(find_definitions, session_environment, environment)
 
 
 async def _try(definitions: "tuple[ServerDefinition, ...]", where: str) -> "list[ServerTrial]":

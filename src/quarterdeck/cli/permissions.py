@@ -86,14 +86,14 @@ async def find_permission_subject(places: "Places", name: str | None) -> Permiss
 
     member = await find_agent_entry(places, name)
     if member is not None:
-        wish = member.wish.options
+        options = member.spawn.options
         return PermissionSubject(
-            agent=wish.agent,
+            agent=options.agent,
             session=member.session,
-            cwd=wish.cwd,
+            cwd=options.cwd,
             mode=member.mode,
-            allow=wish.allow,
-            deny=wish.deny,
+            allow=options.allow,
+            deny=options.deny,
         )
     return PermissionSubject(agent=(await asyncio.to_thread(find_agent, name, places)).name)
 
@@ -217,7 +217,7 @@ _VERDICTS = {"allow": "Allowed", "ask": "A person is asked", "deny": "Denied"}
 )
 @click.option("--mode", metavar="MODE", help="The permission mode; default: the configured one.")
 @click.option(
-    "--agent", metavar="NAME", help=("For this agent: a name from `quarterdeck ps`, or a type.")
+    "--agent", metavar="NAME", help="For this agent; a name from `quarterdeck ps` or `agents`."
 )
 @click.option("-v", "--verbose", is_flag=True, help="Also show rules that do not apply.")
 @as_json_option
@@ -382,7 +382,7 @@ async def _add(
     if reason is not None and not yes:
         raise TooBroadRuleError(f"{text!r} was not added: {reason}; use --yes to add it")
     places = Places.find()
-    root = await asyncio.to_thread(lambda: find_workspace(Path(resolve_directory(place))).root)
+    root = await asyncio.to_thread(lambda: find_workspace(Path(resolve_directory(place))).project)
     kind = (await asyncio.to_thread(find_agent, agent, places)).name if agent else None
     now = read_wall_clock()
     grant = Grant(

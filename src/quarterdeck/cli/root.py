@@ -1,6 +1,6 @@
 """The command ``quarterdeck``: its options, its commands, and its exit code in every case.
 
-People see no traceback unless they ask for it; what nobody expected is written to a file.
+People see no traceback unless they ask for it; an unexpected error is written to a file.
 """
 
 import os
@@ -24,6 +24,13 @@ COMMANDS = {
         "quarterdeck.cli.headless.command:run", "Run our own agent, or another, on PROMPT."
     ),
     "demo": LazyCommand("quarterdeck.cli.demo:demo", "Watch two agents work; no key needed."),
+    "init": LazyCommand(
+        "quarterdeck.cli.init:init",
+        "Get started in this project: agent, trust, mode, first prompt.",
+    ),
+    "tutorial": LazyCommand(
+        "quarterdeck.cli.tutorial.command:tutorial", "Learn the main commands in five minutes."
+    ),
     "agents": LazyCommand("quarterdeck.cli.agents:agents", "List the known agents."),
     "login": LazyCommand("quarterdeck.cli.login:login", "Log in to the agent NAME."),
     "doctor": LazyCommand(
@@ -55,8 +62,24 @@ COMMANDS = {
     ),
     "inbox": LazyCommand("quarterdeck.cli.fleet.inbox:inbox", "Show open requests."),
     "answer": LazyCommand("quarterdeck.cli.fleet.inbox:answer", "Answer a request."),
+    "conflicts": LazyCommand(
+        "quarterdeck.cli.fleet.conflicts:conflicts",
+        "Show which agents change what others change too.",
+    ),
     "logs": LazyCommand("quarterdeck.cli.fleet.logs:logs", "Show the transcript of AGENT."),
+    "diff": LazyCommand(
+        "quarterdeck.cli.fleet.diff:diff", "Show all changes since AGENT started as one patch."
+    ),
+    "review": LazyCommand(
+        "quarterdeck.cli.fleet.review:review", "Comment on, accept or reject what AGENT changed."
+    ),
     "wait": LazyCommand("quarterdeck.cli.fleet.agent_control:wait", "Wait until agents are idle."),
+    "merge": LazyCommand(
+        "quarterdeck.cli.fleet.landing:merge", "Land the work of one AGENT on a branch."
+    ),
+    "land": LazyCommand(
+        "quarterdeck.cli.fleet.landing:land", "Land the work of several AGENTS in a queue."
+    ),
     "interrupt": LazyCommand(
         "quarterdeck.cli.fleet.agent_control:interrupt", "Interrupt the running turn of each agent."
     ),
@@ -64,11 +87,25 @@ COMMANDS = {
         "quarterdeck.cli.fleet.agent_control:kill",
         "Kill agents, their children and all their processes.",
     ),
-    "close": LazyCommand("quarterdeck.cli.fleet.agent_control:close", "Close agents in order."),
+    "close": LazyCommand(
+        "quarterdeck.cli.fleet.agent_control:close", "Close agents; they can be resumed."
+    ),
     "resume": LazyCommand("quarterdeck.cli.fleet.spawn:resume", "Resume AGENT where it ended."),
     "fork": LazyCommand("quarterdeck.cli.fleet.spawn:fork", "Start a copy of AGENT."),
     "rename": LazyCommand("quarterdeck.cli.fleet.agent_control:rename", "Rename AGENT."),
     "archive": LazyCommand("quarterdeck.cli.fleet.agent_control:archive", "Archive agents."),
+    "turns": LazyCommand("quarterdeck.cli.fleet.undo:turns", "List the turns of AGENT."),
+    "changes": LazyCommand(
+        "quarterdeck.cli.fleet.undo:changes",
+        "Show what the turns of AGENT did to files, without undone turns.",
+    ),
+    "undo": LazyCommand("quarterdeck.cli.fleet.undo:undo", "Undo one turn of AGENT."),
+    "redo": LazyCommand(
+        "quarterdeck.cli.fleet.undo:redo", "Revert the last undo or rewind of AGENT."
+    ),
+    "rewind": LazyCommand(
+        "quarterdeck.cli.fleet.undo:rewind", "Take AGENT back to the start of TURN."
+    ),
     "search": LazyCommand(
         "quarterdeck.cli.fleet.sessions:search",
         "Search the messages of agents and people.",
@@ -78,12 +115,19 @@ COMMANDS = {
         "quarterdeck.cli.history:history",
         "List the sessions that other agents store on disk.",
     ),
+    "worktrees": LazyCommand(
+        "quarterdeck.cli.fleet.worktrees:worktrees",
+        "List and manage the worktrees of agents.",
+    ),
     "terminal": LazyCommand(
         "quarterdeck.cli.fleet.terminal:terminal",
         "Run programs in terminals that outlive this one.",
     ),
     "host": LazyCommand(
         "quarterdeck.cli.fleet.host:host", "Manage the process that owns the agents."
+    ),
+    "completion": LazyCommand(
+        "quarterdeck.cli.completion.command:completion", "Print the completion script for SHELL."
     ),
     "mcp": LazyCommand("quarterdeck.cli.mcp:mcp", "Give an agent the fleet's tools.", hidden=True),
     "testing": LazyCommand(
@@ -134,7 +178,7 @@ def is_debug(arguments: Sequence[str]) -> bool:
 def leave_output(error: OSError) -> int:
     """Let go of an output that cannot be written; return the exit code that says so.
 
-    Quiet where nobody reads it any more, as in ``quarterdeck doctor | head -1``.
+    Quiet where its reader is gone, as in ``quarterdeck doctor | head -1``.
     """
     # Otherwise the interpreter would try to write the rest when it ends, and complain.
     nothing = os.open(os.devnull, os.O_WRONLY)
@@ -162,7 +206,9 @@ def _run(arguments: list[str], name: str, debug: bool) -> int:
     variable = f"_{name.upper()}_COMPLETE"
     try:
         if instruction := os.environ.get(variable):
-            return _complete(name, variable, instruction)
+            from .completion.command import answer_shell
+
+            return answer_shell(root, name, instruction)
         with root.make_context(name, arguments) as context:
             root.invoke(context)
     except click.exceptions.Exit as leave:
@@ -177,12 +223,6 @@ def _run(arguments: list[str], name: str, debug: bool) -> int:
             return leave_output(lost)
         return _unexpected(error, arguments, debug)
     return 0
-
-
-def _complete(name: str, variable: str, instruction: str) -> int:
-    from click.shell_completion import shell_complete
-
-    return shell_complete(root, {}, name, variable, instruction)
 
 
 def _finish(code: int) -> int:

@@ -3,21 +3,25 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
 from quarterdeck.policy.modes import MODES
+from quarterdeck.wire.settings import Effort
 
 if TYPE_CHECKING:
     from quarterdeck.wire.session_options import SessionOptions
+    from quarterdeck.wire.worktrees import WorktreeOptions
 
-__all__ = ["make_session_options", "session_flags"]
+__all__ = ["WorktreeCommand", "make_session_options", "session_flags", "worktree_flags"]
 
 C = TypeVar("C", bound=Callable[..., Any])
 
 _FLAGS = (
-    click.option("-C", "--cwd", type=click.Path(file_okay=False, exists=True), help="Work there."),
+    click.option(
+        "-C", "--cwd", type=click.Path(file_okay=False, exists=True), help="Working directory."
+    ),
     click.option(
         "--root",
         "roots",
@@ -27,7 +31,9 @@ _FLAGS = (
     ),
     click.option("--transport", metavar="NAME", help="Transport to the agent, e.g. acp or pipe."),
     click.option("-m", "--model", help="The model, by the agent's own name for it."),
-    click.option("--effort", type=click.Choice(["off", "low", "medium", "high"]), help="Thinking."),
+    click.option(
+        "--effort", type=click.Choice(get_args(Effort)), help="How much the model thinks."
+    ),
     click.option("--mode", type=click.Choice(MODES), help="What may be done without asking."),
     click.option("--agent-mode", metavar="MODE", help="A mode of the agent's own."),
     click.option(
@@ -61,6 +67,47 @@ _FLAGS = (
 )
 
 
+_WORKTREE_FLAGS = (
+    click.option(
+        "-w",
+        "--worktree",
+        metavar="[=NAME]",
+        help="Work in a git worktree on a branch of its own: a new one, or NAME if it exists.",
+    ),
+    click.option("--base", metavar="REF", help="With --worktree: start from REF instead of HEAD."),
+    click.option(
+        "--carry", is_flag=True, help="With --worktree: take a copy of uncommitted changes along."
+    ),
+    click.option(
+        "--in-worktree",
+        metavar="PATH|NAME",
+        help="Work in a worktree that exists, possibly with other agents.",
+    ),
+    click.option("--no-worktree", is_flag=True, help="Work in the directory itself."),
+)
+
+
+class WorktreeCommand(click.Command):
+    """A command whose flag for worktrees takes a name only after an equals sign.
+
+    What follows the bare flag is the prompt.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words of the command line."""
+        end = args.index("--") if "--" in args else len(args)
+        flags = ["--worktree=" if one in ("-w", "--worktree") else one for one in args[:end]]
+        flags = [f"--worktree={one[3:]}" if one.startswith("-w=") else one for one in flags]
+        return super().parse_args(ctx, [*flags, *args[end:]])
+
+
+def worktree_flags(command: C) -> C:
+    """Give a command the flags for worktrees, which ``make_session_options`` reads."""
+    for flag in reversed(_WORKTREE_FLAGS):
+        command = flag(command)
+    return command
+
+
 def session_flags(command: C) -> C:
     """Give a command the flags that ``make_session_options`` reads."""
     for flag in reversed(_FLAGS):
@@ -76,6 +123,7 @@ def make_session_options(o: dict[str, Any], *, resume: str | None) -> "SessionOp
         agent=o["agent"] or "native",
         cwd=_whole(o["cwd"]),
         roots=tuple(_whole(root) for root in o["roots"]),
+        worktree=_worktree(o),
         transport=o["transport"],
         model=o["model"],
         effort=o["effort"],
@@ -95,6 +143,28 @@ def make_session_options(o: dict[str, Any], *, resume: str | None) -> "SessionOp
         ),
         resume=resume,
         fork=o["fork"],
+    )
+
+
+def _worktree(o: dict[str, Any]) -> "WorktreeOptions | None":
+    name, existing, is_off = o.get("worktree"), o.get("in_worktree"), o.get("no_worktree")
+    more = [flag for flag in ("base", "carry") if o.get(flag)]
+    if is_off and (name is not None or existing is not None):
+        raise click.UsageError("--no-worktree cannot be combined with a worktree")
+    if existing is not None and (name is not None or more):
+        raise click.UsageError("--in-worktree cannot be combined with options for a new worktree")
+    if more and name is None:
+        raise click.UsageError(f"--{more[0]} needs --worktree")
+    if name is None and existing is None and not is_off:
+        return None
+    from quarterdeck.wire.worktrees import WorktreeOptions
+
+    if existing is not None:
+        # A name is found by the fleet.
+        path = _whole(existing) if "/" in existing or existing.startswith(".") else existing
+        return WorktreeOptions(path=path)
+    return WorktreeOptions(
+        name=name or None, base=o.get("base"), carry=bool(o.get("carry")), is_off=bool(is_off)
     )
 
 

@@ -61,6 +61,7 @@ def greet() -> None:
         f"  Tools found    {', '.join(tools) or 'none'}",
         "",
         "  quarterdeck demo --yes    watch two agents work for a minute; needs no key",
+        "  quarterdeck tutorial      learn the main commands in five minutes; needs no key",
         '  quarterdeck run "…"       our own agent on a prompt; -m scripted/default needs no key',
         "  quarterdeck agents        the known agents, and how to install them",
         "  quarterdeck doctor        what is installed, what is missing, how to install it",

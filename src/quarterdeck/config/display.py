@@ -72,9 +72,9 @@ def _documents() -> dict[tuple[str, str], str]:
             match field, text:
                 case (
                     ast.AnnAssign(target=ast.Name(id=name)),
-                    ast.Expr(value=ast.Constant(value=str(told))),
+                    ast.Expr(value=ast.Constant(value=str(docstring))),
                 ):
-                    found[owner.name, name] = told
+                    found[owner.name, name] = docstring
                 case _:
                     pass
     return found

@@ -44,7 +44,7 @@ class ConfigError(QuarterdeckError):
 
 
 class InvalidConfigError(ConfigError):
-    """A layer has keys or values that no setting takes; all of its problems are told at once."""
+    """A layer has keys or values that no setting takes; one message names all its problems."""
 
     def __init__(self, problems: tuple[ConfigProblem, ...]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))

@@ -61,7 +61,7 @@ LARGEST = 1_048_576
 def read_toml(path: Path) -> dict[str, Any] | None:
     """Read a TOML file; None if there is none.
 
-    The file may come with a repository that nobody has looked at: a pipe, a device or an
+    The file may come with a repository that was not reviewed: a pipe, a device or an
     endless file is refused without waiting for it.
 
     Raises:
@@ -144,7 +144,7 @@ class PlacedValue(Struct, frozen=True):
 
 
 Layer: TypeAlias = dict[Key, PlacedValue]
-"""The settings of one layer, or of several merged; nobody changes one once it is made."""
+"""The settings of one layer, or of several merged; never changed once it is made."""
 
 
 def flatten_layer(values: Mapping[str, Any], source: SettingSource, above: Key = ()) -> Layer:
@@ -305,11 +305,11 @@ def load_config(
 
     Args:
         places: where the user's file is.
-        directory: whose project counts; None for none.
+        directory: its project counts; None for none.
         environ: the environment's variables; None for those of this process.
         flags: nested like the file, from the command line.
         trusted: whether the workspace is trusted. If not, what its files set beyond
-            ``schema.FREE_OF_TRUST`` is left out and told as a notice.
+            ``schema.FREE_OF_TRUST`` is left out, with a notice.
 
     Raises:
         UnreadableConfigError: a file cannot be read or is not TOML.

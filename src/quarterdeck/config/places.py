@@ -37,7 +37,7 @@ class Places:
     def find(
         cls, environ: Mapping[str, str] | None = None, platform: str = sys.platform
     ) -> "Places":
-        """Tell the places from the environment; touches no file.
+        """Find the places from the environment; touches no file.
 
         Raises:
             UnusablePlaceError: neither ``QUARTERDECK_HOME`` nor a home directory is known.

@@ -11,6 +11,7 @@ from msgspec import Meta, field
 
 from quarterdeck.wire.settings import Effort, PermissionMode, VendorWire
 from quarterdeck.wire.values import Value
+from quarterdeck.wire.worktrees import LandingMethod
 
 __all__ = [
     "ADDED_UP",
@@ -26,6 +27,7 @@ __all__ = [
     "HooksSettings",
     "HostSettings",
     "InstructionSettings",
+    "LandingSettings",
     "LimitSettings",
     "McpServerSettings",
     "McpSettings",
@@ -36,10 +38,11 @@ __all__ = [
     "Settings",
     "ToolSettings",
     "VendorSettings",
+    "WorktreeSettings",
 ]
 
-Occasion: TypeAlias = Literal["needed", "done", "failed"]
-"""What a person may want to be told."""
+Occasion: TypeAlias = Literal["needed", "done", "failed", "conflict"]
+"""The occasions of notifications."""
 
 Count: TypeAlias = Annotated[int, Meta(ge=1, description="a whole number, at least 1")]
 Retries: TypeAlias = Annotated[int, Meta(ge=0, description="a whole number, at least 0")]
@@ -50,6 +53,12 @@ Share: TypeAlias = Annotated[
 ]
 Minutes: TypeAlias = Annotated[float, Meta(ge=0, description="a number of minutes")]
 Delay: TypeAlias = Annotated[float, Meta(ge=0, description="a number of seconds")]
+Days: TypeAlias = Annotated[float, Meta(ge=0, description="a number of days")]
+Gigabytes: TypeAlias = Annotated[float, Meta(gt=0, description="a number of gigabytes above 0")]
+BranchPattern: TypeAlias = Annotated[
+    str,
+    Meta(pattern=r"^[^\s]*\{agent\}[^\s]*$", description="a name of a branch with {agent} in it"),
+]
 QuietHours: TypeAlias = Annotated[
     str,
     Meta(
@@ -191,13 +200,22 @@ class ContextSettings(Value, frozen=True, kw_only=True):
 
 
 class CheckpointSettings(Value, frozen=True, kw_only=True):
-    """Snapshots of files that our own agent changes, so that its turns can be undone."""
+    """Snapshots of files around turns, so that turns of every agent can be undone."""
 
     enabled: bool = True
     """Whether snapshots are taken."""
     patience: Seconds = 10.0
-    """How long a snapshot of a work tree may take; after that, only changes by file tools can be
-    undone in that turn."""
+    """How long a snapshot of a work tree may take; after that, only changes by the file tools of
+    our own agent can be undone in that turn."""
+    ignored: tuple[str, ...] = ()
+    """Patterns of ignored files that snapshots cover too, as in `.gitignore`: `[".env"]`."""
+    ignored_bytes: Count = 50_000_000
+    """How many bytes the files that `ignored` matches may have together; beyond that, no snapshot
+    is taken and a notice says so."""
+    plain_files: Count = 10_000
+    """How many files a directory outside of git may have; a larger one is not covered."""
+    plain_bytes: Count = 500_000_000
+    """How many bytes the files of a directory outside of git may have together."""
 
 
 class ChildSettings(Value, frozen=True, kw_only=True):
@@ -290,16 +308,16 @@ class McpServerSettings(Value, frozen=True, kw_only=True):
     args: tuple[str, ...] = ()
     """The program's arguments."""
     env: dict[str, str] = field(default_factory=dict[str, str])
-    """Variables for the program; ``${NAME}`` stands for one of yours. Of your other variables it
-    only sees a few such as ``PATH`` and ``HOME``. Never shown."""
+    """Variables for the program; ``${NAME}`` is replaced by one of yours. Of your other variables
+    it only sees a few such as ``PATH`` and ``HOME``. Never shown."""
     cwd: str | None = None
     """Working directory of the program; relative to the workspace, or with ``~``. Unset: the
     session's directory."""
     url: Url | None = None
     """URL of a server that is already running; it must support streamable HTTP."""
     headers: dict[str, str] = field(default_factory=dict[str, str])
-    """Headers for every request, such as ``Authorization``; ``${NAME}`` stands for a variable of
-    yours. Never shown."""
+    """Headers for every request, such as ``Authorization``; ``${NAME}`` is replaced by a variable
+    of yours. Never shown."""
     timeout: Seconds = 120.0
     """How long a call may take without progress."""
     start_timeout: Seconds = 30.0
@@ -376,8 +394,9 @@ class HostSettings(Value, frozen=True, kw_only=True):
 class NotificationSettings(Value, frozen=True, kw_only=True):
     """How you are notified that an agent needs you, is done or failed; once for each event."""
 
-    on: tuple[Occasion, ...] = ("needed", "done", "failed")
-    """When: an agent needs you, has done what it was asked, or has failed."""
+    on: tuple[Occasion, ...] = ("needed", "done", "failed", "conflict")
+    """When: an agent needs you, has done what it was asked, has failed, or changes what another
+    agent changes too."""
     bell: bool = True
     """Whether a terminal that shows agents rings its bell."""
     desktop: bool = False
@@ -389,6 +408,68 @@ class NotificationSettings(Value, frozen=True, kw_only=True):
     """Seconds to wait; a request that you answer in this time causes no notification."""
     quiet: QuietHours | None = None
     """Hours of the day without notifications, such as ``22:00-07:00``."""
+
+
+class LandingSettings(Value, frozen=True, kw_only=True):
+    """How the work of agents is landed. See ``docs/landing.md``."""
+
+    method: LandingMethod = "squash"
+    """One commit (``squash``), a merge commit with the agent's commits (``merge``), or the agent's
+    commits on top of the branch (``rebase``)."""
+    check: str | None = None
+    """A command line for the shell that must succeed before work is landed, such as ``make test``.
+    It runs in a temporary worktree with the result. Unset: no check."""
+    check_timeout: Seconds = 1800.0
+    """How long the check may take before it is ended and counts as failed."""
+    batch: bool = False
+    """Whether a queue checks all agents together first; if that fails, it searches for the agent
+    whose work fails and lands the others."""
+    on_failure: Literal["hand-back", "report"] = "hand-back"
+    """What a queue does with work that conflicts or fails the check: send it to its agent as a
+    prompt, or only report it."""
+    sandbox: bool = True
+    """Whether the check runs in the sandbox, where there is one: it runs code that an agent wrote.
+    ``sandbox.network`` and ``sandbox.writable`` count."""
+
+
+class WorktreeSettings(Value, frozen=True, kw_only=True):
+    """Git worktrees of agents."""
+
+    default: bool = False
+    """Whether every new agent in a git repository gets a worktree of its own; ``--no-worktree`` and
+    ``--worktree`` override it."""
+    branch: BranchPattern = "quarterdeck/{agent}"
+    """The branch of a new worktree; ``{agent}`` is replaced by the name of the agent or the name
+    that you give to the worktree."""
+    place: str | None = None
+    """Directory for new worktrees; relative to the repository, or with ``~``. Unset: a directory
+    of Quarterdeck's own, outside the repository."""
+    include_ignored: tuple[str, ...] = ()
+    """Ignored files to copy into a new worktree, as patterns of ``.gitignore``, besides those that
+    the file ``.worktreeinclude`` of the repository lists."""
+    setup: tuple[str, ...] = ()
+    """Command lines for the shell that prepare a new worktree before the agent starts."""
+    teardown: tuple[str, ...] = ()
+    """Command lines for the shell that are run before a worktree is removed."""
+    timeout: Seconds = 600.0
+    """How long one of these commands may take."""
+    sandbox: bool = True
+    """Whether these commands run in the sandbox, where there is one, when an agent may have written
+    what they run: set-up for an agent that another agent starts, and every tear-down.
+    ``sandbox.network`` and ``sandbox.writable`` count."""
+    remove_after: tuple[Literal["merge", "archive"], ...] = ("merge", "archive")
+    """When a worktree without uncommitted work is removed by itself: after its changes were
+    merged, or after its agents were archived. An adopted worktree is never removed."""
+    keep_days: Days = 7.0
+    """How many days such a worktree stays after its last use."""
+    keep_size: Gigabytes | None = None
+    """If all worktrees together are larger than this many gigabytes, those that may be removed go
+    earlier, the longest unused first. Unset: no limit."""
+    trash_days: Days = 30.0
+    """How many days a discarded worktree can be restored."""
+    trash_ignored: bool = False
+    """Whether a discarded worktree keeps all its ignored files, such as build output, and not only
+    those that were copied into it and changed."""
 
 
 class Settings(Value, frozen=True, kw_only=True):
@@ -409,7 +490,7 @@ class Settings(Value, frozen=True, kw_only=True):
     context: ContextSettings = ContextSettings()
     """How our own agent keeps a conversation within the model's context window."""
     checkpoints: CheckpointSettings = CheckpointSettings()
-    """Snapshots of files that our own agent changes."""
+    """Snapshots of files around turns of agents."""
     children: ChildSettings = ChildSettings()
     """Agents that our own agent starts."""
     permissions: PermissionSettings = PermissionSettings()
@@ -426,7 +507,11 @@ class Settings(Value, frozen=True, kw_only=True):
     """Programs and functions that are run at points of a session of our own agent."""
     instructions: InstructionSettings = InstructionSettings()
     """Project instructions for the model."""
+    landing: LandingSettings = LandingSettings()
+    """How the work of agents is landed."""
     host: HostSettings = HostSettings()
     """The process that owns the agents."""
     notifications: NotificationSettings = NotificationSettings()
     """How you are notified that an agent needs you, is done or failed."""
+    worktrees: WorktreeSettings = WorktreeSettings()
+    """Git worktrees of agents."""

@@ -1,7 +1,7 @@
 """Which directories the user trusts.
 
 A project's files can run programs and send text elsewhere; they count in full only where the
-user said so once. The list is one small file, replaced as a whole, so that a crash leaves the
+user has agreed to that. The list is one small file, replaced as a whole, so that a crash leaves the
 old one or the new one.
 """
 
@@ -93,7 +93,7 @@ class TrustStore:
         return real
 
     def revoke(self, directory: Path) -> bool:
-        """Trust a directory no longer; tell whether it was in the list. Raises as ``trust``.
+        """Trust a directory no longer; return whether it was in the list. Raises as ``trust``.
 
         It is still trusted if one above it is.
         """

@@ -139,7 +139,7 @@ def _covers(pattern: Key, key: Key) -> bool:
 
 
 def check_layer(values: dict[str, Any], where: str) -> tuple[ConfigProblem, ...]:
-    """Tell every key and value that no setting takes; empty when all is well.
+    """Find every key and value that no setting takes; empty when all is well.
 
     A value is quoted only where it is one of a few words, so that nothing secret is repeated.
     """

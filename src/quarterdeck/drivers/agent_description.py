@@ -53,14 +53,14 @@ _HELP = "docs/agents.md has every field"
 
 
 class LoginEvidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What shows that somebody is logged in. Nothing is ever read but whether it is there."""
+    """What shows that the user is logged in. Only existence is checked, contents are never read."""
 
     variables: tuple[str, ...] = ()
     """Environment variables of which one is enough."""
     files: tuple[str, ...] = ()
     """Files of which one is enough; ``~`` and ``$VARIABLE`` at the start are known."""
     complete: bool = False
-    """Without any of these nobody is logged in. Off: there are ways that cannot be seen."""
+    """Without any of these the user is not logged in. Off: some logins leave no evidence."""
     hint: str = ""
     """How to log in, for a person."""
 
@@ -94,7 +94,7 @@ class AgentTransport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     install: str = ""
     """How to get the program of this transport; empty: as the agent's own."""
     version: tuple[str, ...] = ()
-    """The words that make the program of this transport tell its version, if it is another."""
+    """The words that make the program of this transport print its version, if it is another."""
     words: dict[str, tuple[str, ...]] = {}
     """The words for an option, such as ``model``; ``{}`` is the value."""
     modes: dict[Mode, tuple[str, ...]] = {}
@@ -127,7 +127,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     install: str = ""
     """A command that installs it, or where to find one."""
     version: tuple[str, ...] = ()
-    """The words that make it tell its version; empty if it is better not started."""
+    """The words that make it print its version; empty if it is better not started."""
     login: LoginEvidence = LoginEvidence()
     inherit: tuple[str, ...] = ()
     """Variables of ours that it may see: its keys, addresses and places."""
@@ -186,7 +186,7 @@ def parse_agent(name: str, fields: Mapping[str, Any], sources: tuple[str, ...]) 
 
 
 def _reaches(file: str, tables: object) -> dict[Transport, AgentTransport]:
-    """Each transport by itself, so that a mistake can be told with its place."""
+    """Each transport by itself, so that an error message can name the place of a mistake."""
     if not isinstance(tables, dict):
         raise _bad(file, "transports", "must be a table of tables, such as [transports.acp]")
     found: dict[Transport, AgentTransport] = {}
@@ -237,7 +237,7 @@ def make_launch(agent: Agent, transport: str, *, guards_reading: bool = False) -
 
 def expand_command(words: tuple[str, ...]) -> tuple[str, ...]:
     """The words of a command with ``{quarterdeck}`` replaced by what starts this program."""
-    # -P: the child runs in somebody's project, whose folders must not be imported as ours.
+    # -P: the child runs in a user's project, and folders there must not be imported as ours.
     own = (sys.executable, "-P", "-m", "quarterdeck")
     return tuple(word for given in words for word in (own if given == SELF else (given,)))
 
@@ -301,7 +301,7 @@ _FIELDS = tuple(
 
 
 def _explained(file: str, table: str, error: msgspec.ValidationError) -> BadAgentFileError:
-    """The same in words for whoever wrote the file; ``table`` is where the values stand."""
+    """The same error in words for the author of the file; ``table`` is the table of the values."""
     text = str(error)
     at = _AT.search(text)
     path = f"{table}{at['path'].replace('[...]', '')}" if at else table

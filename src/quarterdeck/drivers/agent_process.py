@@ -129,7 +129,7 @@ class AgentProcessStream:
     """The byte stream of an agent's process, which says how the process left.
 
     The end of its output is held back until the process has left or has had its time: afterwards
-    nobody could tell an agent that left from one that we made leave.
+    an agent that left by itself and one that we ended look the same.
     """
 
     def __init__(self, agent: str, child: AgentProcess) -> None:

@@ -2,7 +2,7 @@
 
 A user's file adds an agent, or changes the shipped one of the same name field by field: tables
 merge in depth, everything else replaces. A file of the user's that cannot be used harms no other
-agent; it is told.
+agent; it is reported.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ class Catalogue:
         for agent in self.agents.values():
             if agent.name.casefold() == wanted:
                 return agent
-        # A user's alias goes before a shipped one.
+        # A user's alias takes precedence over a shipped one.
         for agent in sorted(self.agents.values(), key=lambda agent: not agent.is_own):
             if wanted in (alias.casefold() for alias in agent.aliases):
                 return agent
@@ -59,7 +59,7 @@ def load_catalogue(places: Places | None = None) -> Catalogue:
 
     Raises:
         BadAgentFileError: a shipped file is wrong.
-        UnusablePlaceError: nobody can tell where the user's files are.
+        UnusablePlaceError: the place of the user's files is unknown.
     """
     fields: dict[str, Mapping[str, Any]] = dict(_shipped_fields())
     agents = dict(_shipped())

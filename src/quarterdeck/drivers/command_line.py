@@ -16,8 +16,8 @@ def render_option(
 ) -> tuple[str, ...]:
     """The words that give the agent this option; none for None, False or an empty tuple.
 
-    ``{}`` in a word stands for the value, which is never split or quoted. A tuple gives the words
-    once for each of its values.
+    ``{}`` in a word is replaced by the value, which is never split or quoted. A tuple gives the
+    words once for each of its values.
 
     Raises:
         UnsupportedError: the agent has no words for the option, or a value cannot be one word.

@@ -100,7 +100,7 @@ class EventStream:
     ) -> AsyncGenerator[Record | StreamGap]:
         """Every record after ``after``, until the session is over; a gap where some are missing.
 
-        ``until``: or until this is done and all is heard; ``wake`` must be called then. ``holds``:
+        ``until``: or until this is done and all is read; ``wake`` must be called then. ``holds``:
         the session waits for this listener when it is far behind; close the generator.
         """
         me = object()
@@ -151,12 +151,12 @@ class ConnectedAgent:
     async def prompt(self, prompt: str | tuple[ContentBlock, ...]) -> AsyncGenerator[Event]:
         """Run a turn and give its events; the last one is ``TurnEnded``.
 
-        The agent is held back while nobody takes the next event. A loop that is left early, by
+        The agent is held back until the next event is taken. A loop that is left early, by
         ``aclosing``, interrupts the turn.
 
         Raises:
             UnsupportedError: the agent takes no such content.
-            LinkClosedError, Ended, LinkBrokenError: the session is over.
+            LinkClosedError, LinkEndedError, LinkBrokenError: the session is over.
         """
         content = (text(prompt),) if isinstance(prompt, str) else prompt
         after = self._stream.last
@@ -176,7 +176,7 @@ class ConnectedAgent:
                     await turn
 
     async def ask(self, prompt: str) -> str:
-        """Run a turn and give back what the agent said, joined."""
+        """Run a turn and return the agent's messages, joined."""
         texts: list[str] = []
         async for event in self.prompt(prompt):
             match event:

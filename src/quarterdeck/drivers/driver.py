@@ -1,4 +1,4 @@
-"""The contract: what a session of any agent does, whoever made the agent and however we reach it.
+"""The contract: what a session of any agent does, for every vendor and every transport.
 
 A consumer is written against ``DriverSession`` and the events that go to its ``EventSink``; it
 needs no branch for an agent or a transport. What a session can do is data on it (``Capabilities``).
@@ -13,7 +13,7 @@ What holds for every session:
   turn is a further ``Prompted`` within it, with ``steers`` set.
 - **Tool calls** have one start, any number of updates and one end, within their turn, also where
   the agent forgets.
-- **Permissions** are decided by the session's gate: rules first, then whoever calls ``answer``.
+- **Permissions** are decided by the session's gate: rules first, then the caller of ``answer``.
   Each request is answered once; interrupting answers all that are open as cancelled.
 - **Interrupting** ends the turn as ``cancelled`` within ``DriverSessionOptions.cancel_limit``; an
   agent that does not obey is ended, and the session with it.
@@ -68,6 +68,8 @@ class Capabilities:
     """Takes a message while a turn runs, and reads it in that turn."""
     resumes: bool = False
     forks: bool = False
+    rewinds: bool = False
+    """Takes its last turns out of its own conversation."""
     lists: bool = False
     sets_mode: bool = False
     sets_model: bool = False
@@ -79,7 +81,7 @@ class Capabilities:
     mcp: bool = False
     verbatim: bool = True
     """Text comes as the agent wrote it. Off: as its screen shows it, tabs as spaces, without marks
-    that nobody sees."""
+    that are invisible there."""
     process: Literal["session", "turn"] = "session"
     """One process for the whole session, or one for each turn."""
 
@@ -92,7 +94,7 @@ class DriverSessionOptions:
     """Every one that is set reaches the agent, or opening fails and names it. ``resume`` is the
     agent's own id."""
     replay: bool = False
-    """With ``resume``: have the past told as events, where the agent can."""
+    """With ``resume``: replay the history as events, where the agent can."""
     login: str | None = None
     """A way to log in, by the agent's id of it, before the session is opened; over ACP only."""
     title: str | None = None
@@ -190,7 +192,7 @@ class DriverSession(Protocol):
 
         Raises:
             UnsupportedError: the agent takes no such content; nothing has happened.
-            LinkClosedError, Ended, LinkBrokenError: the session is over.
+            LinkClosedError, LinkEndedError, LinkBrokenError: the session is over.
         """
         ...
 
@@ -225,12 +227,22 @@ class DriverSession(Protocol):
         """End the running turn as cancelled, if there is one; returns when it has ended."""
         ...
 
+    async def rewind(self, turns: int) -> None:
+        """Take the last turns out of the agent's conversation; files stay as they are.
+
+        Raises:
+            UnsupportedError: it cannot, or not so many.
+            LinkBusyError: a turn is running.
+            LinkClosedError, LinkEndedError, LinkBrokenError: the session is over.
+        """
+        ...
+
     async def set_mode(self, mode: str) -> None:
         """Change the agent's own mode.
 
         Raises:
             UnsupportedError: it has no modes, or not this one.
-            LinkClosedError, Ended, LinkBrokenError: the session is over.
+            LinkClosedError, LinkEndedError, LinkBrokenError: the session is over.
         """
         ...
 

@@ -1,8 +1,8 @@
 """Whether an agent can be held to a mode and to rules, before it is started.
 
 An agent that asks before it does something is held by our answers. What it does unasked is held by
-nothing but itself: then a mode is what its file has words for, and a rule about such a call cannot
-be kept. That is said when a session is to be opened, and the session is not.
+nothing but itself: then a mode is what its file has options for, and a rule about that call cannot
+be kept. Opening such a session fails with the reason, unless ``permissions.unheld`` is ``warn``.
 """
 
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ _LEFT: dict[Mode, frozenset[GuardedAction]] = {
     "accept-edits": frozenset(("read", "edit")),
     "full-auto": ALL,
 }
-"""What an agent that never asks does in each mode that its file has words for."""
+"""What an agent that never asks does in each mode that its file has options for."""
 _ACTIONS: dict[str, GuardedAction] = {
     "read": "read",
     "search": "read",
@@ -80,7 +80,7 @@ class Enforcement:
     """Modes of its own in which it asks; empty: any, or it has none."""
 
     def is_left(self, kind: ToolKind) -> bool:
-        """Whether a call of this kind is done unasked, as everybody knows."""
+        """Whether a call of this kind is known to be done unasked."""
         action = _ACTIONS.get(kind)
         return action is not None and (action in self.left or action in self.sealed)
 
@@ -159,7 +159,7 @@ def _unheld_mode(held: Enforcement, mode: Mode) -> list[str]:
 
 
 def _reached(pattern: Pattern, held: Enforcement) -> tuple[GuardedAction, ...]:
-    """The deeds that a rule is about."""
+    """The actions that a rule is about."""
     match pattern:
         case ShellPattern():
             return ("run",)

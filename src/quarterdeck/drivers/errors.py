@@ -93,11 +93,11 @@ class UnenforceableError(UnsupportedError):
 class NotPermittedError(DriverError):
     """What an agent had us do may not be done; the message is for the agent.
 
-    ``cancelled``: nobody decided, because the turn is being stopped.
+    ``cancelled``: no decision was made, because the turn is being stopped.
     """
 
-    def __init__(self, told: str, *, cancelled: bool = False) -> None:
-        super().__init__(told)
+    def __init__(self, reason_text: str, *, cancelled: bool = False) -> None:
+        super().__init__(reason_text)
         self.cancelled = cancelled
 
 
@@ -116,7 +116,7 @@ class OpenFailedError(DriverError):
         signal: str | None = None,
         stderr: str = "",
     ) -> None:
-        super().__init__(_told(reason, exit_code, signal, stderr))
+        super().__init__(_describe_exit(reason, exit_code, signal, stderr))
         self.reason = reason
         self.exit_code = exit_code
         self.signal = signal
@@ -128,7 +128,7 @@ class OpenFailedError(DriverError):
             self.args = (f"{self}\n{hint}",)
 
 
-def _told(reason: str, exit_code: int | None, signal: str | None, stderr: str) -> str:
+def _describe_exit(reason: str, exit_code: int | None, signal: str | None, stderr: str) -> str:
     how = f"signal {signal}" if signal else f"exit code {exit_code}"
     is_known = signal is not None or exit_code is not None
     text = f"{reason} ({how})" if is_known and how not in reason else reason
@@ -151,7 +151,7 @@ class AgentMissingError(OpenFailedError):
 
 
 LoginKind: TypeAlias = Literal["agent", "terminal", "variables"]
-"""Who does it: the agent when it is told to; a program in a terminal; whoever sets variables."""
+"""Who does it: the agent on request; a program in a terminal; the user, by setting variables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The files of a session's directories, compared over a turn.
 
-An agent tells of its calls, or does not. What changed on disk tells more, as far as git sees it:
+An agent reports its calls, or does not. What changed on disk shows more, as far as git sees it:
 tracked files and those that are not ignored. Everything here blocks; callers are in a thread.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from quarterdeck.system.errors import GitError
-from quarterdeck.system.git_repository import ask_git, expect_repository
+from quarterdeck.system.git.repository import ask_git, expect_repository
 
 __all__ = ["Fingerprint", "changed_files", "read_fingerprint"]
 
@@ -22,7 +22,7 @@ _MOST = 4_000_000
 
 
 def read_fingerprint(roots: Iterable[str]) -> Fingerprint | None:
-    """What differs now; None where git cannot tell in a few seconds, or there is no repository."""
+    """What differs now; None without a repository, or if git does not answer in a few seconds."""
     found: dict[str, tuple[str, int, int]] = {}
     for root in roots:
         try:

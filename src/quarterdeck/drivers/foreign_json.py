@@ -14,6 +14,7 @@ from quarterdeck.wire.events import MessageChunk, RateLimited, ThoughtChunk
 from quarterdeck.wire.ids import MessageId
 from quarterdeck.wire.rpc.stream import ByteStream
 from quarterdeck.wire.tool_calls import ContentItem, ToolCallContent, ToolKind
+from quarterdeck.wire.usage import TokenUsage
 
 __all__ = [
     "MAX_LINE",
@@ -26,6 +27,7 @@ __all__ = [
     "output_content",
     "rate_limit",
     "read_lines",
+    "read_pi_usage",
     "thought",
     "tool_kind",
 ]
@@ -68,14 +70,26 @@ def as_number(value: object) -> int:
     return int(value) if 0 <= value < 1 << 53 else 0
 
 
-def message(said: str, id_: str = "") -> MessageChunk:
+def read_pi_usage(data: Mapping[str, Any]) -> TokenUsage:
+    """The tokens of a message of pi, as it prints and stores them."""
+    cached, written = as_number(data.get("cacheRead")), as_number(data.get("cacheWrite"))
+    return TokenUsage(
+        input=as_number(data.get("input")) + cached + written,
+        output=as_number(data.get("output")),
+        cached=cached,
+        cache_written=written,
+        thought=as_number(data.get("reasoning")),
+    )
+
+
+def message(words: str, id_: str = "") -> MessageChunk:
     """A piece of what the agent says."""
-    return MessageChunk(content=text(said), message=MessageId(id_) if id_ else None)
+    return MessageChunk(content=text(words), message=MessageId(id_) if id_ else None)
 
 
-def thought(said: str, id_: str = "") -> ThoughtChunk:
+def thought(words: str, id_: str = "") -> ThoughtChunk:
     """A piece of what it thinks."""
-    return ThoughtChunk(content=text(said), message=MessageId(id_) if id_ else None)
+    return ThoughtChunk(content=text(words), message=MessageId(id_) if id_ else None)
 
 
 def output_content(output: str) -> tuple[ToolCallContent, ...]:
@@ -83,11 +97,11 @@ def output_content(output: str) -> tuple[ToolCallContent, ...]:
     return (ContentItem(content=text(output)),) if output else ()
 
 
-def rate_limit(told: str, retry_after: float | None = None) -> RateLimited | None:
+def rate_limit(reason: str, retry_after: float | None = None) -> RateLimited | None:
     """The event for a text that speaks of a rate limit; None for any other."""
-    if not _RATE_LIMIT.search(told):
+    if not _RATE_LIMIT.search(reason):
         return None
-    return RateLimited(reason=told, retry_after=retry_after)
+    return RateLimited(reason=reason, retry_after=retry_after)
 
 
 def tool_kind(name: str) -> ToolKind:
@@ -117,7 +131,7 @@ class JsonLine:
 async def read_lines(stream: ByteStream, *, limit: int = MAX_LINE) -> AsyncIterator[JsonLine]:
     """Each line, also a last one without a line end; empty ones are left out.
 
-    The program is held back while nobody takes the next line.
+    The program is held back until the next line is taken.
 
     Raises:
         LinkBrokenError: a line is longer than ``limit``.

@@ -1,13 +1,13 @@
 """The seam between a session and a transport.
 
 ``LinkSession`` keeps the contract's rules; a ``AgentLink`` speaks one agent's language and holds
-none of them. A link calls its ``LinkHost`` for all that it hears, from one task at a time for
+none of them. A link calls its ``LinkHost`` for all that it receives, from one task at a time for
 events; a permission may wait in a task of its own.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from quarterdeck.policy.modes import NO_SANDBOX, Containment, SandboxState
 from quarterdeck.wire.content import ContentBlock
@@ -34,6 +34,7 @@ __all__ = [
     "FixedSettings",
     "LinkHost",
     "PermissionVerdict",
+    "RewindableLink",
     "ServedCall",
     "StartedAgent",
     "TurnOutcome",
@@ -73,14 +74,14 @@ class TurnOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermissionVerdict:
-    """What to tell the agent about a permission request."""
+    """The answer to the agent's permission request."""
 
     allowed: bool
     option: str | None = None
     """The agent's own option to select; None where it offered none, or when cancelled."""
     cancelled: bool = False
-    """Nobody chose; the turn is being cancelled, or nobody is there."""
-    told: str = ""
+    """No one chose; the turn is being cancelled, or no one is there."""
+    model_reason: str = ""
     """For a refusal: what the model should hear."""
 
 
@@ -106,11 +107,11 @@ class LinkHost(Protocol):
 
     @property
     def opening(self) -> DriverSessionOptions:
-        """How the session shall be."""
+        """How the session is to be."""
         ...
 
     async def emit(self, event: Event, *, parent: ToolCallId | None = None) -> None:
-        """Take what the agent said, in its order. Tool calls may come as the agent sends them.
+        """Take the agent's events, in its order. Tool calls may come as the agent sends them.
 
         An update of a call that never started, a second start, a start that is also the end: the
         session makes the one start, the updates and the one end of it.
@@ -124,8 +125,8 @@ class LinkHost(Protocol):
     async def carry_out(self, call: ServedCall, act: Callable[[Containment], Awaitable[T]]) -> T:
         """Have it decided like a tool call of our own, then do it by ``act``.
 
-        Not asked about again: what the agent got leave for in this turn. ``act`` is told what a
-        command has to run in; it is called once, or not at all.
+        Not asked about again: what the agent got permission for in this turn. ``act`` gets
+        what a command has to run in; it is called once, or not at all.
 
         Raises:
             NotPermittedError: it may not be; the message is for the agent.
@@ -133,10 +134,10 @@ class LinkHost(Protocol):
         ...
 
     async def forbids(self, question: PermissionAsked) -> PermissionVerdict | None:
-        """What stands against a call that the agent may be about to do unasked.
+        """The objection to a call that the agent may be about to do unasked.
 
         Not allowed: denied, and in the log. Cancelled: a rule wants a person to be asked before
-        something is read; the agent shall ask. None: nothing, as far as policy is concerned.
+        something is read; the agent is to ask. None: nothing, as far as policy is concerned.
         """
         ...
 
@@ -191,10 +192,10 @@ class AgentLink(Protocol):
         ...
 
     async def prompt(self, content: tuple[ContentBlock, ...]) -> TurnOutcome:
-        """Send a prompt and return when the turn is over; everything it said was emitted.
+        """Send a prompt and return when the turn is over and all its events were emitted.
 
         Raises:
-            LinkError: the agent is gone; ``lost`` is or will be told too.
+            LinkError: the agent is gone; ``lost`` is or will be reported too.
         """
         ...
 
@@ -206,7 +207,7 @@ class AgentLink(Protocol):
         ...
 
     async def interrupt(self) -> None:
-        """Tell the agent to stop its turn; ``prompt`` then returns by itself."""
+        """Ask the agent to stop its turn; ``prompt`` then returns by itself."""
         ...
 
     async def set_mode(self, mode: str) -> None:
@@ -229,6 +230,20 @@ class AgentLink(Protocol):
         """End every process of the agent, if any was started; may be called at any time, again.
 
         None: there was no process whose end would say something.
+        """
+        ...
+
+
+@runtime_checkable
+class RewindableLink(Protocol):
+    """A link whose ``capabilities.rewinds`` is set."""
+
+    async def rewind(self, turns: int) -> None:
+        """Take the last turns out of the agent's conversation; between turns.
+
+        Raises:
+            UnsupportedError: it cannot go back so far.
+            LinkError: the agent is gone.
         """
         ...
 

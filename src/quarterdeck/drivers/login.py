@@ -129,7 +129,7 @@ class _Visit:
         try:
             await self.connection.call(acp.AUTHENTICATE, request, timeout=_PATIENCE)
         except RpcError as error:
-            text = f"{self.launch.agent} refused the login {method.id!r}: {error.told}"
+            text = f"{self.launch.agent} refused the login {method.id!r}: {error.description}"
             raise OpenFailedError(text) from error
 
     async def check(self) -> None:
@@ -153,8 +153,7 @@ async def _visit(
     """Start an agent over ACP and greet it; leaving ends it and every process of it."""
     from quarterdeck.system.local import LocalSystem
     from quarterdeck.system.process_guard import shared_guard
-    from quarterdeck.wire.acp.connection import AcpConnection
-    from quarterdeck.wire.acp.router import Router
+    from quarterdeck.wire.acp.connection import AcpConnection, Router
 
     from .acp.handshake import TERMINAL_LOGIN, initialize_agent
 
@@ -191,7 +190,7 @@ async def _visit(
                     stderr=child.stderr(),
                 ) from error
             except RpcError as error:
-                text = f"{agent.name} refused: {error.told}"
+                text = f"{agent.name} refused: {error.description}"
                 raise OpenFailedError(text, stderr=child.stderr()) from error
     finally:
         if child is not None:

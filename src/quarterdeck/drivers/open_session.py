@@ -109,7 +109,7 @@ async def start_session(
             first = _first(session, started, failures, is_known=is_known)
             await session.announce([*first, *loose])
         except BaseException:
-            # Nobody will have the session, so nobody else can end what has started.
+            # The caller gets no session, so only we can end what has started.
             await run_to_end(link.end(), name="session: end")
             raise
         return
@@ -133,6 +133,13 @@ def _check_options(session: LinkSession, link: AgentLink) -> None:
     Raises:
         UnsupportedError: one cannot; the message names all of them.
     """
+    if session.opening.options.fork and session.opening.options.resume is None:
+        raise UnsupportedError(
+            session.agent,
+            link.transport,
+            "accept the option 'fork' without 'resume'",
+            "Name the session to fork.",
+        )
     supported = ROUTED_OPTIONS | link.supported_options
     if refused := find_unsupported(session.opening.options, supported):
         names = ", ".join(map(repr, refused))
@@ -142,10 +149,10 @@ def _check_options(session: LinkSession, link: AgentLink) -> None:
 
 
 def _hold(session: LinkSession, link: AgentLink) -> list[Event]:
-    """Make sure that the agent can be held to mode and rules; what is to be told if it cannot.
+    """Make sure that the agent can be held to mode and rules; the notices to emit if it cannot.
 
     Raises:
-        UnenforceableError: it cannot, and the person has not said to go on all the same.
+        UnenforceableError: it cannot, and ``on_unheld`` is not ``warn``.
     """
     opening, around = session.opening, session.around
     reasons = explain_unenforceable(link.enforcement(opening), opening, session.gate, around)
@@ -188,7 +195,7 @@ async def _start(session: LinkSession, link: AgentLink) -> StartedAgent:
                 ) from error
             case RpcError():
                 raise OpenFailedError(
-                    f"{session.agent} refused: {error.told}", stderr=stderr
+                    f"{session.agent} refused: {error.description}", stderr=stderr
                 ) from error
             case _:
                 raise
@@ -283,7 +290,7 @@ async def open_session(
     Over another transport than the first, the session says so in a ``Notice`` with the reason.
     ``transport`` allows one alone. ``gate``: by default one with the opening's mode and no rules.
     ``is_known``: our log has this session; it goes on. ``places``: where the user's own agents are.
-    ``on_terminal``: told where the agent runs, if it does in a terminal, as soon as it does.
+    ``on_terminal``: called with the agent's terminal, if it runs in one, as soon as it does.
 
     Raises:
         UnknownAgentError, BadAgentFileError: and no event was written.
@@ -317,7 +324,7 @@ def _surroundings(agent: str, opening: DriverSessionOptions, session: SessionId)
         cwd=opening.options.cwd,
         roots=(opening.options.cwd, *opening.options.roots),
         home=home,
-        project=str(find_workspace(Path(opening.options.cwd)).root),
+        project=str(find_workspace(Path(opening.options.cwd)).project),
         session=session,
         agent=agent,
     )

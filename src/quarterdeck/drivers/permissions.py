@@ -57,7 +57,7 @@ class UnusedPermissions:
     )
 
     def add(self, call: Call, permitted: PermissionGranted) -> None:
-        """The agent got leave for this call."""
+        """Record that this call was allowed."""
         for use in call.paths:
             self._reads.add(use.resolved)
             if use.access == "write":
@@ -66,7 +66,7 @@ class UnusedPermissions:
             self._commands.setdefault(_key(call), []).append(permitted)
 
     def take(self, call: Call) -> PermissionGranted | None:
-        """The leave that covers what we are to do; used up where it was for one time."""
+        """The permission that covers what we are to do; used up where it was for one time."""
         if call.command is not None:
             waiting = self._commands.get(_key(call))
             return waiting.pop() if waiting else None
@@ -153,7 +153,7 @@ def _real(use: PathUse) -> PathUse:
 
 
 def _held_against(call: Call, gate: Gate) -> Call:
-    """Doubt a search below which a rule denies something: nobody but the agent does the looking."""
+    """Doubt a search below which a rule denies something: the agent itself chooses what to read."""
     within = [use for use in call.paths if _looks_below(call, use)]
     if not within:
         return call
@@ -205,7 +205,7 @@ def _plain(option: PermissionOption, agent: str) -> PermissionOption:
 def verdict_of(
     decided: PermissionGranted | PermissionRefused, theirs: Sequence[PermissionOption]
 ) -> PermissionVerdict:
-    """What to tell the agent, in its own options where it offered any.
+    """The answer to the agent, in its own options where it offered any.
 
     An option that the agent would remember is selected only if a person chose that very one.
     """
@@ -213,9 +213,9 @@ def verdict_of(
         option = _option(theirs, decided.option, "allow")
         return PermissionVerdict(allowed=option is not None or not theirs, option=option)
     if decided.cancelled:
-        return PermissionVerdict(allowed=False, cancelled=True, told=decided.told)
+        return PermissionVerdict(allowed=False, cancelled=True, model_reason=decided.model_reason)
     option = _option(theirs, decided.option, "reject")
-    return PermissionVerdict(allowed=False, option=option, told=decided.told)
+    return PermissionVerdict(allowed=False, option=option, model_reason=decided.model_reason)
 
 
 def _option(theirs: Sequence[PermissionOption], chosen: str | None, word: str) -> str | None:

@@ -1,9 +1,9 @@
 """What is on this machine of the agents that are described: programs, versions, logins.
 
-Looking starts nothing but version commands, and those once for each binary. Whether somebody is
-logged in is told from what is there, never from what it holds.
+Looking starts nothing but version commands, and those once for each binary. Whether a user is
+logged in follows from which files and variables exist, never from their contents.
 
-What a program said is kept with what the binary was (its real path, size and time of change), so
+The answer of a program is kept with the binary's identity (real path, size, time of change), so
 that nothing is started twice to learn the same. What went wrong is kept for some minutes only.
 """
 
@@ -53,14 +53,14 @@ _MOST = 500
 """Answers that are kept."""
 _VERSION = re.compile(r"(?<![\w.])v?(\d+\.\d+[\w.+-]*)")
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-"""Colours, which some print whoever reads."""
+"""Colours, which some programs print even to a pipe."""
 _QUIET = {"LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1", "CI": "1"}
 _END = EndingDeadlines(ask=0.0, terminate=0.3, kill=5.0)
 
 
 @dataclass(frozen=True, slots=True)
 class VersionQuery:
-    """A program, by its absolute path, and the words that make it tell its version."""
+    """A program, by its absolute path, and the words that make it print its version."""
 
     path: str
     words: tuple[str, ...]
@@ -68,7 +68,7 @@ class VersionQuery:
 
 @dataclass(frozen=True, slots=True)
 class VersionAnswer:
-    """What it said: a version, or why there is none."""
+    """The answer of a program: a version, or why there is none."""
 
     version: str | None
     problem: str = ""
@@ -155,7 +155,7 @@ async def _ask(
 
 
 async def _hear(process: Process) -> tuple[str, ProcessExit | None]:
-    """What it printed, and how it left; None when it printed more than anybody wants to read."""
+    """What it printed, and how it left; None when it printed more than a version."""
     data = b""
     while chunk := await process.receive():
         data += chunk

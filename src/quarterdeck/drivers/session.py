@@ -15,6 +15,7 @@ from quarterdeck.policy.modes import Containment
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import (
     LinkBrokenError,
+    LinkBusyError,
     LinkClosedError,
     LinkEndedError,
     LinkError,
@@ -47,7 +48,6 @@ from quarterdeck.wire.ids import (
 from quarterdeck.wire.permissions import Decider
 from quarterdeck.wire.tasks import BackgroundTasks, start_task
 
-from .call_monitor import CallMonitor, ServedCallRunner
 from .driver import Capabilities, ClosedAs, DriverSessionOptions, EventSink
 from .enforcement import Enforcement, explain_unenforceable
 from .errors import (
@@ -56,9 +56,9 @@ from .errors import (
     UnenforceableError,
     UnsupportedError,
 )
-from .link import AgentExit, AgentLink, PermissionVerdict, ServedCall
+from .link import AgentExit, AgentLink, PermissionVerdict, RewindableLink, ServedCall
 from .permissions import UnusedPermissions, call_of, own_options, verdict_of
-from .tool_call_normalizer import ToolCallNormalizer
+from .tool_calls import CallMonitor, ServedCallRunner, ToolCallNormalizer
 from .turn import DriverTurn
 
 if TYPE_CHECKING:
@@ -72,10 +72,7 @@ T = TypeVar("T")
 
 
 class LinkSession:
-    """One conversation with one agent, over whatever link; see ``driver.Session``.
-
-    Made by ``opening.open_session``.
-    """
+    """One conversation with one agent, over whatever link; made by ``open_session``."""
 
     def __init__(
         self,
@@ -109,7 +106,7 @@ class LinkSession:
         self._services = ServedCallRunner(self, around, self._clearances, self._conduct)
         self._stopping = BackgroundTasks()
         self._early: list[tuple[Event, ToolCallId | None]] | None = []
-        """What the link said before the session was announced; None from then on."""
+        """The events of the link before the session was announced; None from then on."""
         self._over: LinkError | None = None
         self._closed_as: tuple[ClosedAs, str | None] = ("closed", None)
         self._ending: asyncio.Task[None] | None = None
@@ -147,14 +144,14 @@ class LinkSession:
     # Beginning
 
     def attach(self, link: AgentLink) -> None:
-        """Use this link; what the one before it said is forgotten."""
+        """Use this link; events of the previous one are dropped."""
         self._link = link
         self._early = []
         self._over = None
         self._ledger = ToolCallNormalizer(link.transport)
 
     async def announce(self, events: Iterable[Event]) -> None:
-        """Write the first events, then what the link has said meanwhile; once, by the opener."""
+        """Write the first events, then those emitted by the link meanwhile; once, by the opener."""
         for event in events:
             await self._sink(event)
         early, self._early = self._early or [], None
@@ -172,10 +169,10 @@ class LinkSession:
         self._ended.set_result(ended)
         await self._sink(ended)
 
-    # What the link tells (link.Host)
+    # What the link reports (link.Host)
 
     async def emit(self, event: Event, *, parent: ToolCallId | None = None) -> None:
-        """Take what the agent said, in its order; see ``link.Host``."""
+        """Take the agent's events, in its order; see ``link.Host``."""
         if self._early is not None:
             self._early.append((event, parent))
             return
@@ -237,7 +234,7 @@ class LinkSession:
         self._stopping.start(step, name=f"{self.agent}: stop the turn")
 
     async def permit(self, question: PermissionAsked) -> PermissionVerdict:
-        """Have a tool call decided: rules first, then whoever answers."""
+        """Have a tool call decided: by the rules, else by the answer to a request."""
         if self.is_interrupted or self._early is not None:
             return _CANCELLED
         with self._requests:
@@ -262,13 +259,13 @@ class LinkSession:
         return verdict
 
     async def forbids(self, question: PermissionAsked) -> PermissionVerdict | None:
-        """What stands against a call that the agent may do unasked; see ``link.Host``."""
+        """The objection to a call that the agent may do unasked; see ``link.Host``."""
         call = await call_of(question, self._around, self.gate)
         match await self.gate.judge(call):
             case Deny():
                 return await self.permit(question)
             case Ask() as asked if question.kind in ("read", "search"):
-                return PermissionVerdict(allowed=False, cancelled=True, told=asked.reason)
+                return PermissionVerdict(allowed=False, cancelled=True, model_reason=asked.reason)
             case _:
                 return None
 
@@ -348,7 +345,7 @@ class LinkSession:
                 self._conduct.end_turn()
 
     async def _settle(self) -> None:
-        """Wait for what is still asked; then tell what changed although nothing may."""
+        """Wait for open requests; then report what changed although nothing may."""
         await self._requests.settled()
         violation = await self._conduct.changed_on_disk()
         if violation is not None:
@@ -384,6 +381,11 @@ class LinkSession:
         """End the running turn as cancelled, if there is one; returns when it has ended."""
         if self._turn is not None:
             await self._turn.interrupt()
+
+    async def rewind(self, turns: int) -> None:
+        """Take the last turns out of the agent's conversation; see ``driver.DriverSession``."""
+        self._need(self.capabilities.rewinds, "go back in its conversation")
+        await _rewind(self._alive(), turns, self._turns)
 
     async def set_mode(self, mode: str) -> None:
         """Change the agent's own mode."""
@@ -451,7 +453,7 @@ class LinkSession:
             async with self._turns:
                 await self._sink(ended)
         except Exception as error:
-            # Who waits for the end must hear that it could not be written, not wait for ever.
+            # A waiter for the end must get this error: it must not wait for ever.
             self._ended.set_exception(error)
         else:
             self._ended.set_result(ended)
@@ -467,6 +469,15 @@ class LinkSession:
     def _need(self, ability: bool, what: str) -> None:
         if not ability:
             raise UnsupportedError(self.agent, self.transport, what)
+
+
+async def _rewind(link: AgentLink, turns: int, running: asyncio.Lock) -> None:
+    """Raises LinkBusyError while a turn runs."""
+    if running.locked():
+        raise LinkBusyError("a turn is running; interrupt it first")
+    assert isinstance(link, RewindableLink)
+    async with running:
+        await link.rewind(turns)
 
 
 def _check(link: AgentLink | None, agent: str, content: Sequence[ContentBlock]) -> None:

@@ -27,7 +27,7 @@ from quarterdeck.wire.tasks import run_beside, start_task
 from .driver import DriverSessionOptions, EventSink
 from .errors import DriverError
 from .link import AgentLink, TurnOutcome
-from .tool_call_normalizer import ToolCallNormalizer
+from .tool_calls import ToolCallNormalizer
 
 __all__ = ["DriverTurn"]
 
@@ -63,6 +63,8 @@ class DriverTurn:
         self._answered = answered
         self._running: asyncio.Task[TurnOutcome] | None = None
         self._is_asked = False
+        self._began = asyncio.Event()
+        """Set when the agent has the prompt, or will not get it."""
         self._steering = asyncio.Lock()
         self._over = asyncio.Event()
         self._overdue: str | None = None
@@ -73,10 +75,10 @@ class DriverTurn:
         """No message and no tool call so far, nor other work."""
 
     def shows_life(self, event: Event | None = None) -> None:
-        """The agent has said something: this."""
+        """Record a sign of life of the agent: this event."""
         self._sign_of_life = time.monotonic()
         match event:
-            case MessageChunk(role="agent", content=TextContent(text=said)) if not said.strip():
+            case MessageChunk(role="agent", content=TextContent(text=words)) if not words.strip():
                 pass
             case MessageChunk(role="agent") | ToolCallStarted() | CompactionChanged():
                 self._is_empty = False
@@ -93,11 +95,13 @@ class DriverTurn:
             self._running = start_task(self._ask(prompted.content), name=self.id)
             return await self._settle(self._running)
         finally:
+            self._began.set()
             self._over.set()
 
     async def steer(self, prompted: Prompted) -> bool:
         """Give it a further message; False: it does not take one any more."""
         async with self._steering:  # the log has messages in the order in which they were sent
+            await self._began.wait()
             if not self._is_asked or self.is_interrupted:
                 return False
             if self._running is None or self._running.done():
@@ -145,6 +149,7 @@ class DriverTurn:
         if self.is_interrupted:  # before this task came to run
             return TurnOutcome(stop="cancelled")
         self._is_asked = True
+        self._began.set()
         return await self._link.prompt(content)
 
     async def _stop(self) -> None:
@@ -185,6 +190,7 @@ class DriverTurn:
         return await self._end(_outcome(running))
 
     async def _end(self, outcome: TurnOutcome) -> TurnEnded:
+        self._began.set()
         self._running = None
         stop, reason = outcome.stop, outcome.reason
         if self.is_interrupted:
@@ -245,7 +251,7 @@ def _outcome(running: "asyncio.Task[TurnOutcome]") -> TurnOutcome:
         case None:
             return running.result()
         case RpcError():
-            return TurnOutcome(stop="failed", reason=error.told)
+            return TurnOutcome(stop="failed", reason=error.description)
         case QuarterdeckError():
             return TurnOutcome(stop="failed", reason=str(error))
         case _:

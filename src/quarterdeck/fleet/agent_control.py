@@ -1,6 +1,7 @@
 """Control of agents: spawned, resumed, prompted, interrupted, renamed, ended, deleted."""
 
 from collections.abc import Coroutine
+from dataclasses import replace as copy
 from typing import Any
 
 from msgspec.structs import replace
@@ -8,20 +9,21 @@ from msgspec.structs import replace
 from quarterdeck.drivers.driver import ClosedAs
 from quarterdeck.policy.modes import parse_mode
 from quarterdeck.wire.content import ContentBlock, text
-from quarterdeck.wire.events import Origin, SessionChanged
+from quarterdeck.wire.events import Event, Origin, SessionChanged, WorktreeAssigned
 from quarterdeck.wire.ids import MessageId, SessionId, new_message_id, new_session_id
 from quarterdeck.wire.tasks import BackgroundTasks
 
 from .agent_entry import AgentEntry
-from .agent_runner import AgentRunner
+from .agent_runner import AgentRunner, AgentStart
 from .api import AgentInfo, QueuedPrompt, SentMessage, SpawnOptions
 from .errors import AgentNotReadyError
-from .live_index import LiveIndex
-from .log_writer import LogWriter
+from .live_index import LiveIndex, LogWriter
 from .mcp.orchestration import Orchestration
 from .prompt_queue import PromptQueues
 from .session_factory import SessionFactory
 from .supervisor import Supervisor
+from .worktrees.builder import MadeWorktree
+from .worktrees.service import WorktreeService
 
 __all__ = ["AgentControl", "AgentLifecycle"]
 
@@ -34,7 +36,7 @@ class AgentControl:
         current: LiveIndex,
         notes: LogWriter,
         queues: PromptQueues,
-        crew: Supervisor,
+        supervisor: Supervisor,
         work: BackgroundTasks,
     ) -> None:
         """Args:
@@ -47,7 +49,7 @@ class AgentControl:
         self._current = current
         self._notes = notes
         self._queues = queues
-        self._crew = crew
+        self._supervisor = supervisor
         self._work = work
 
     async def send(
@@ -101,7 +103,7 @@ class AgentControl:
     async def _interrupt(self, session: SessionId, keep_queue: bool) -> None:
         if not keep_queue:
             await self._queues.drop(session, "dropped by an interrupt")
-        if (member := self._crew.get(session)) is not None:
+        if (member := self._supervisor.get(session)) is not None:
             await member.interrupt()
         await self._notes.settled()
 
@@ -133,7 +135,7 @@ class AgentControl:
 
     async def _live(self, agent: str) -> AgentRunner:
         entry = await self._current.find(agent)
-        member = self._crew.get(entry.session)
+        member = self._supervisor.get(entry.session)
         if member is None or member.is_ending or not entry.is_started:
             raise AgentNotReadyError(f"{entry.name!r} is not live; resume it first")
         return member
@@ -146,32 +148,61 @@ class AgentLifecycle:
         self,
         current: LiveIndex,
         starting: SessionFactory,
-        crew: Supervisor,
+        supervisor: Supervisor,
         tools: Orchestration,
+        worktrees: WorktreeService,
         work: BackgroundTasks,
     ) -> None:
         """Args:
         current: who is in the fleet.
         starting: makes an agent's start of the options.
         crew: owns the agents that are live.
-        tools: what agents that lead are told.
+        tools: what agents that lead are sent.
+        worktrees: makes the worktrees in which agents work.
         work: what is begun here is finished there, also when the caller goes away.
         """
         self._current = current
         self._starting = starting
-        self._crew = crew
+        self._supervisor = supervisor
         self._tools = tools
+        self._worktrees = worktrees
         self._work = work
 
-    async def spawn(self, wish: SpawnOptions) -> AgentInfo:
+    async def spawn(self, request: SpawnOptions) -> AgentInfo:
         """Start an agent; see ``Fleet``."""
-        if wish.parent is not None:
-            parent = await self._current.find(wish.parent)
-            wish = replace(wish, parent=parent.session)
-        start = await self._starting.new(wish, new_session_id())
-        introduction = await self._tools.introduction(start.wish)
-        first = _first(wish.prompt, wish.parent, introduction)
-        return await self._started_as(self._crew.start_new(start, wish.name, first))
+        if request.parent is not None:
+            parent = await self._current.find(request.parent)
+            request = replace(request, parent=parent.session)
+        options = await self._starting.check(request)
+        worktree = await self._worktrees.find_wanted(options)
+        if worktree is not None:
+            options = replace(options, worktree=worktree)
+            return await self._started_as(
+                self._spawn_in_worktree(replace(request, options=options))
+            )
+        start = await self._starting.new(request, new_session_id())
+        first = await self._first(request, start)
+        return await self._started_as(self._supervisor.start_new(start, request.name, first))
+
+    async def _spawn_in_worktree(self, request: SpawnOptions) -> AgentEntry:
+        """Make the worktree, then start the agent in it; a start that fails takes it along."""
+        async with self._supervisor.reserve_name(request.name, request.options.agent) as name:
+            made = await self._worktrees.make(request.options, name)
+            try:
+                options = replace(request.options, cwd=made.cwd)
+                start = await self._starting.new(
+                    replace(request, options=options), new_session_id()
+                )
+                start = copy(start, noted=_assignment(made))
+                first = await self._first(request, start)
+                return await self._supervisor.start_new(start, name, first, is_reserved=True)
+            except BaseException:
+                await self._worktrees.undo(made)
+                raise
+
+    async def _first(self, request: SpawnOptions, start: AgentStart) -> QueuedPrompt | None:
+        introduction = await self._tools.introduction(start.spawn)
+        return _first(request.prompt, request.parent, introduction)
 
     async def resume(self, agent: str) -> AgentInfo:
         """Start an agent that is not live again."""
@@ -180,28 +211,48 @@ class AgentLifecycle:
             raise AgentNotReadyError(f"{entry.name!r} is already live")
         if not entry.can_resume:
             raise AgentNotReadyError(
-                f"{entry.name!r} cannot be resumed: {entry.wish.options.agent} reported no "
+                f"{entry.name!r} cannot be resumed: {entry.spawn.options.agent} reported no "
                 "session id"
             )
+        await self._worktrees.check(entry)
         start = await self._starting.again(entry)
-        return await self._started_as(self._crew.start_again(start))
+        return await self._started_as(self._supervisor.start_again(start))
 
     async def fork(
         self, agent: str, *, name: str | None = None, prompt: str | None = None
     ) -> AgentInfo:
         """Start a copy of an agent with the same past."""
         entry = await self._current.find(agent)
-        member = self._crew.get(entry.session)
+        member = self._supervisor.get(entry.session)
         session = member.session if member is not None else None
         if entry.resume is None or (session is not None and not session.capabilities.forks):
             raise AgentNotReadyError(
-                f"{entry.name!r} cannot be forked: {entry.wish.options.agent} does not support it"
+                f"{entry.name!r} cannot be forked: {entry.spawn.options.agent} does not support it"
             )
-        parent = entry.wish.parent_session
-        if parent is not None and self._crew.get(parent) is None:
-            parent = None  # nobody is there any more whose it could be
+        parent = entry.spawn.parent_session
+        if parent is not None and self._supervisor.get(parent) is None:
+            parent = None  # no one is there any more whose it could be
+        if entry.worktree is not None:
+            return await self._started_as(self._fork_in_worktree(entry, parent, name, prompt))
+        await self._worktrees.check(entry)
         start = await self._starting.fork(entry, new_session_id(), parent)
-        return await self._started_as(self._crew.start_new(start, name, _first(prompt)))
+        return await self._started_as(self._supervisor.start_new(start, name, _first(prompt)))
+
+    async def _fork_in_worktree(
+        self, entry: AgentEntry, parent: SessionId | None, name: str | None, prompt: str | None
+    ) -> AgentEntry:
+        """Start a copy in a worktree of its own, which is in the same state."""
+        async with self._supervisor.reserve_name(name, entry.spawn.options.agent) as free:
+            made = await self._worktrees.copy(entry, free)
+            try:
+                start = await self._starting.fork(entry, new_session_id(), parent, made.cwd)
+                start = copy(start, noted=_assignment(made))
+                return await self._supervisor.start_new(
+                    start, free, _first(prompt), is_reserved=True
+                )
+            except BaseException:
+                await self._worktrees.undo(made)
+                raise
 
     async def kill(self, agent: str, *, reason: str | None = None) -> None:
         """End the agent and all its processes now; its children too."""
@@ -213,29 +264,35 @@ class AgentLifecycle:
 
     async def _end(self, agent: str, how: ClosedAs, reason: str | None) -> None:
         entry = await self._current.find(agent)
-        await self._work.finish(self._crew.end(entry.session, how, reason))
+        await self._work.finish(self._supervisor.end(entry.session, how, reason))
 
     async def archive(self, agent: str, *, archived: bool = True) -> None:
         """Put an agent away, ending it first, or take it out again."""
         session = (await self._current.find(agent)).session
         if archived:
-            await self._work.finish(self._crew.archive(session))
-        elif self._current.get(session).standing.is_archived:
-            await self._work.finish(self._crew.unarchive(session))
+            await self._work.finish(self._supervisor.archive(session))
+        elif self._current.get(session).status.is_archived:
+            await self._work.finish(self._supervisor.unarchive(session))
 
     async def delete(self, agent: str) -> None:
         """Delete an agent that is not live for good, with all that was said."""
         session = (await self._current.find(agent)).session
-        await self._work.finish(self._crew.delete(session))
+        await self._work.finish(self._supervisor.delete(session))
 
     async def rename(self, agent: str, name: str) -> AgentInfo:
         """Give an agent another name."""
         session = (await self._current.find(agent)).session
-        await self._work.finish(self._crew.rename(session, name))
+        await self._work.finish(self._supervisor.rename(session, name))
         return self._current.info(self._current.get(session))
 
     async def _started_as(self, work: Coroutine[Any, Any, AgentEntry]) -> AgentInfo:
         return self._current.info(await self._work.finish(work))
+
+
+def _assignment(made: MadeWorktree) -> tuple[Event, ...]:
+    """What is noted about a worktree when its agent starts."""
+    assigned = WorktreeAssigned(worktree=made.worktree, includes=made.includes)
+    return (assigned, *made.notices)
 
 
 def _first(

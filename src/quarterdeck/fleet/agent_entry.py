@@ -7,11 +7,13 @@ both. A running total replaces the one before; one that falls has started again 
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import (
+    ChangesCounted,
+    ConflictChanged,
     Event,
     ModeChanged,
     PromptDropped,
@@ -25,14 +27,17 @@ from quarterdeck.wire.events import (
     TurnEnded,
     TurnStarted,
     UsageReported,
+    WorktreeAssigned,
+    WorktreeReleased,
 )
 from quarterdeck.wire.ids import MessageId, SessionId
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
+from quarterdeck.wire.worktrees import ChangeCounts, ConflictFile, Worktree
 
 from .agent_state import NEW_STATUS, STATUS_EVENTS, AgentStateName, AgentStatus, advance_status
-from .api import AgentInfo, QueuedPrompt
+from .api import AgentConflict, AgentInfo, QueuedPrompt
 
 __all__ = [
     "ENTRY_EVENTS",
@@ -111,6 +116,10 @@ ENTRY_EVENTS = STATUS_EVENTS | {
     "prompt_dropped",
     "prompted",
     "usage_reported",
+    "worktree_assigned",
+    "worktree_released",
+    "changes_counted",
+    "conflict_changed",
 }
 """The tags of the events that change an entry; what agents say is not among them."""
 
@@ -118,6 +127,9 @@ ENTRY_EVENTS = STATUS_EVENTS | {
 def is_own_agent(options: SessionOptions) -> bool:
     """Whether these options are for our own agent, in the host's process."""
     return options.agent == NATIVE and options.transport in (None, NATIVE)
+
+
+_NoConflicts: type[dict[SessionId, tuple[ConflictFile, ...]]] = dict
 
 
 class WaitingPrompt(Struct, frozen=True, kw_only=True):
@@ -129,13 +141,13 @@ class WaitingPrompt(Struct, frozen=True, kw_only=True):
 
 
 class AgentEntry(Struct, frozen=True, kw_only=True):
-    """An agent: how it shall be, where it stands, what it has used."""
+    """An agent: how it is to be, where it stands, what it has used."""
 
     session: SessionId
-    wish: SessionSpawned
+    spawn: SessionSpawned
     """As it was last started."""
     name: str
-    standing: AgentStatus = NEW_STATUS
+    status: AgentStatus = NEW_STATUS
     title: str | None = None
     model: str | None = None
     mode: str | None = None
@@ -157,22 +169,27 @@ class AgentEntry(Struct, frozen=True, kw_only=True):
     queue: tuple[WaitingPrompt, ...] = ()
     accepted: MessageId | None = None
     """A prompt that has left the queue and whose turn has not begun."""
+    worktree: Worktree | None = None
+    """Where it works, if that is a worktree which is there."""
+    changes: ChangeCounts | None = None
+    conflicts: dict[SessionId, tuple[ConflictFile, ...]] = field(default_factory=_NoConflicts)
+    """By the other agent; only those that there are."""
 
     @property
     def is_native(self) -> bool:
         """Whether it is our own agent, in the host's process."""
-        return is_own_agent(self.wish.options)
+        return is_own_agent(self.spawn.options)
 
     @property
     def state(self) -> AgentStateName:
         """The word for where it stands."""
-        state = self.standing.state
-        return "running" if self.accepted is not None and self.standing.is_live else state
+        state = self.status.state
+        return "running" if self.accepted is not None and self.status.is_live else state
 
     @property
     def is_started(self) -> bool:
-        """Whether it runs or is about to: somebody must write its end."""
-        return self.standing.is_live or self.standing.phase == "starting"
+        """Whether it runs or is about to: someone must write its end."""
+        return self.status.is_live or self.status.phase == "starting"
 
     @property
     def can_resume(self) -> bool:
@@ -191,7 +208,7 @@ class AgentEntry(Struct, frozen=True, kw_only=True):
         """Whether nothing will happen unless a person does something."""
         if not self.is_started:
             return True
-        if self.standing.needs_person:
+        if self.status.needs_person:
             return True
         return self.state in ("idle", "interrupted", "failed") and not self.queue
 
@@ -210,25 +227,25 @@ def fold_entry(entry: AgentEntry | None, record: Record) -> AgentEntry | None:
         return None
     return replace(
         entry,
-        standing=advance_status(entry.standing, event),
+        status=advance_status(entry.status, event),
         updated=max(entry.updated, record.time),
         last_seq=record.seq,
         **_changes(entry, event, record.seq),
     )
 
 
-def _spawned(entry: AgentEntry | None, record: Record, wish: SessionSpawned) -> AgentEntry:
+def _spawned(entry: AgentEntry | None, record: Record, spawn: SessionSpawned) -> AgentEntry:
     if entry is None:
         return AgentEntry(
             session=record.session,
-            wish=wish,
-            name=wish.name,
-            model=wish.options.model,
-            mode=wish.options.mode,
-            transport=wish.options.transport,
+            spawn=spawn,
+            name=spawn.name,
+            model=spawn.options.model,
+            mode=spawn.options.mode,
+            transport=spawn.options.transport,
             spawned=record.time,
         )
-    return replace(entry, wish=wish, name=wish.name, mode=wish.options.mode, accepted=None)
+    return replace(entry, spawn=spawn, name=spawn.name, mode=spawn.options.mode, accepted=None)
 
 
 def _changes(entry: AgentEntry, event: Event, seq: int) -> Mapping[str, Any]:
@@ -250,6 +267,21 @@ def _changes(entry: AgentEntry, event: Event, seq: int) -> Mapping[str, Any]:
             context = entry.context if event.context is None else event.context
             return {"spending": entry.spending.after_report(event), "context": context}
         case _:
+            return _worktree_changes(entry, event)
+
+
+def _worktree_changes(entry: AgentEntry, event: Event) -> Mapping[str, Any]:
+    match event:
+        case WorktreeAssigned(worktree=worktree):
+            return {"worktree": worktree}
+        case WorktreeReleased():
+            return {"worktree": None, "changes": None, "conflicts": {}}
+        case ChangesCounted(counts=counts):
+            return {"changes": counts}
+        case ConflictChanged(other=other, files=files):
+            others = {one: kept for one, kept in entry.conflicts.items() if one != other}
+            return {"conflicts": others | ({other: files} if files else {})}
+        case _:
             return {}
 
 
@@ -260,17 +292,17 @@ def _run_changes(
 ) -> Mapping[str, Any]:
     match event:
         case SessionOpened():
-            told = {
+            facts = {
                 "title": event.title or entry.title,
                 "transport": NATIVE if entry.is_native else event.transport,
                 "agent_session": event.agent_session,
                 "model": event.model,
                 "mode": event.mode if entry.is_native else None,
             }
-            return {"run": seq, "is_known": True} | _given(told)
+            return {"run": seq, "is_known": True} | _given(facts)
         case SessionResumed():
-            told = {"transport": event.transport, "agent_session": event.agent_session}
-            return {"run": seq, "is_known": True} | _given(told)
+            facts = {"transport": event.transport, "agent_session": event.agent_session}
+            return {"run": seq, "is_known": True} | _given(facts)
         case SessionEnded():
             return {"accepted": None}
         case SessionChanged():
@@ -281,8 +313,8 @@ def _run_changes(
             return {name: value for name, value in facts.items() if value is not UNSET}
 
 
-def _given(told: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in told.items() if value is not None}
+def _given(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _title(event: PromptQueued) -> str | None:
@@ -313,25 +345,25 @@ def make_agent_info(
     entry: AgentEntry, words: Mapping[MessageId, QueuedPrompt], last_seq: int = 0
 ) -> AgentInfo:
     """The agent as callers see it. ``words``: of the prompts that wait."""
-    standing = entry.standing
+    status = entry.status
     return AgentInfo(
         session=entry.session,
         name=entry.name,
-        agent=entry.wish.options.agent,
-        cwd=entry.wish.options.cwd,
+        agent=entry.spawn.options.agent,
+        cwd=entry.spawn.options.cwd,
         state=entry.state,
-        waits_for=standing.waits_for,
-        needs_person=standing.needs_person,
-        is_live=standing.is_live,
-        is_archived=standing.is_archived,
+        waits_for=status.waits_for,
+        needs_person=status.needs_person,
+        is_live=status.is_live,
+        is_archived=status.is_archived,
         can_resume=entry.can_resume,
-        reason=standing.reason,
+        reason=status.reason,
         title=entry.title,
         transport=entry.transport,
         model=entry.model,
         mode=entry.mode,
         agent_session=entry.resume,
-        parent=entry.wish.parent_session,
+        parent=entry.spawn.parent_session,
         spawned=entry.spawned,
         updated=entry.updated,
         last_seq=max(entry.last_seq, last_seq),
@@ -339,4 +371,9 @@ def make_agent_info(
         usage=entry.spending.usage,
         cost=entry.spending.cost,
         context=entry.context,
+        worktree=entry.worktree,
+        changes=entry.changes,
+        conflicts=tuple(
+            AgentConflict(other=other, files=files) for other, files in entry.conflicts.items()
+        ),
     )

@@ -1,7 +1,7 @@
 """One agent that this process runs: started, given its prompts one by one, ended.
 
-All of it happens in one task. Whoever wants the agent to end says so, at any moment, and waits;
-nobody else cancels anything, so that the end is always written and no process is left.
+All of it happens in one task. The one who wants the agent to end says so, at any moment, and waits;
+no one else cancels anything, so that the end is always written and no process is left.
 """
 
 import asyncio
@@ -14,17 +14,19 @@ from quarterdeck.drivers.driver import ClosedAs, DriverSession, DriverSessionOpt
 from quarterdeck.journal import JournalError
 from quarterdeck.policy.foreign_calls import CallContext
 from quarterdeck.policy.gate import Gate
+from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.errors import LinkError, QuarterdeckError
 from quarterdeck.wire.events import Event, NoticePosted, SessionEnded, SessionSpawned
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
-from quarterdeck.wire.tasks import start_task
+from quarterdeck.wire.tasks import run_beside, start_task
 
 from .api import QueuedPrompt
-from .live_index import LiveIndex
-from .log_writer import LogWriter
+from .checkpoints.service import CheckpointService
+from .live_index import LiveIndex, LogWriter
 from .prompt_queue import PromptQueues
 
 if TYPE_CHECKING:
+    from quarterdeck.agent.ports import TurnRecorder
     from quarterdeck.agent.tools.tool import Tool
     from quarterdeck.policy.rules import Rule
     from quarterdeck.terminal.headless_terminal import HeadlessTerminal
@@ -41,7 +43,7 @@ class AgentStart:
     """All that is needed to start an agent."""
 
     session: SessionId
-    wish: SessionSpawned
+    spawn: SessionSpawned
     opening: DriverSessionOptions
     gate: Gate
     """For agents that we drive; our own makes its own from the same configuration."""
@@ -52,10 +54,14 @@ class AgentStart:
     """What was set at its first start and is not kept, such as values of variables."""
     tools: "tuple[Tool, ...]" = ()
     """Tools of the fleet for our own agent; others get theirs with the opening."""
+    noted: tuple[Event, ...] = ()
+    """What is written to the log right after the start, such as the worktree that it works in."""
     rules: "tuple[Rule, ...]" = ()
-    """Rules for our own agent, besides those of the wish."""
+    """Rules for our own agent, besides those of the options."""
+    recorder: "TurnRecorder | None" = None
+    """Records what turns of our own agent do to files; other drivers report it by events."""
     on_terminal: "Callable[[HeadlessTerminal], None] | None" = None
-    """Told where the agent runs, if it does in a terminal, as soon as its process is there."""
+    """Called with where the agent runs, if in a terminal, as soon as its process is there."""
 
 
 class SessionOpener(Protocol):
@@ -87,22 +93,30 @@ class AgentRunner:
         current: LiveIndex,
         notes: LogWriter,
         queues: PromptQueues,
+        checkpoints: CheckpointService,
     ) -> None:
         self.id = start.session
         self.session: DriverSession | None = None
         """Once it is open."""
         self.terminal: HeadlessTerminal | None = None
         """Where it runs, if it does in one; also while it is starting."""
-        self._start = replace(start, on_terminal=self._runs_in)
         self._opener = opener
         self._current = current
         self._notes = notes
         self._queues = queues
+        self._turns = checkpoints.attach(
+            lambda: current.get(start.session), start.around, self._write
+        )
+        self._start = replace(start, on_terminal=self._runs_in, recorder=self._turns)
         self._fate: _Fate | None = None
         self._ending = asyncio.Event()
         self._killing = asyncio.Event()
         self._busy: asyncio.Event | None = None
         """Set when the prompt that has been taken is done with; None when there is none."""
+        self._is_sent = False
+        """The prompt that has been taken is the session's by now."""
+        self._is_withdrawn = False
+        """It must not be sent."""
         self._failure: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -112,8 +126,13 @@ class AgentRunner:
         return self.session.gate if self.session is not None else self._start.gate
 
     @property
+    def is_busy(self) -> bool:
+        """Whether a prompt has been taken that is not done with."""
+        return self._busy is not None
+
+    @property
     def is_ending(self) -> bool:
-        """Whether somebody ends it."""
+        """Whether someone ends it."""
         return self._fate is not None
 
     def _runs_in(self, terminal: "HeadlessTerminal") -> None:
@@ -150,14 +169,19 @@ class AgentRunner:
         busy = self._busy
         if self.session is None or busy is None:
             return
-        await self.session.interrupt()
+        if self._is_sent:
+            await self.session.interrupt()
+        else:
+            self._is_withdrawn = True
         await busy.wait()
 
     # The task
 
     async def _run(self) -> None:
         try:
-            self.session = await self._open()
+            await self._turns.open()
+            async with run_beside(self._turns.warm(), name=f"first snapshot of {self.id}"):
+                self.session = await self._open()
             if self.session is not None:
                 await self._live(self.session)
         except Exception as error:
@@ -184,7 +208,7 @@ class AgentRunner:
         return starting.result()
 
     async def _live(self, session: DriverSession) -> None:
-        """Work on the queue until the session is over or shall be."""
+        """Work on the queue until the session is over or is to be."""
         serving = start_task(self._serve(session), name=f"prompts of {self.id}")
         over = start_task(session.wait(), name=f"exit of {self.id}")
         ending = start_task(self._ending.wait(), name=f"end {self.id}")
@@ -214,12 +238,8 @@ class AgentRunner:
             self._busy = asyncio.Event()
             reason: str | None = None
             try:
-                await session.prompt(
-                    queued.content,
-                    origin=queued.origin,
-                    sender=queued.sender,
-                    message=queued.message,
-                )
+                async with self._turns.run(queued.content) as content:
+                    await self._prompt(session, queued, content)
                 reason = "interrupted before it was sent"
             except LinkError:
                 # It is over: what waits may be sent when it is resumed.
@@ -234,6 +254,17 @@ class AgentRunner:
                 await self._queues.release(self.id, reason)
                 self._busy.set()
                 self._busy = None
+                self._is_sent = self._is_withdrawn = False
+
+    async def _prompt(
+        self, session: DriverSession, queued: QueuedPrompt, content: tuple[ContentBlock, ...]
+    ) -> None:
+        if self._is_withdrawn:
+            return
+        self._is_sent = True
+        await session.prompt(
+            content, origin=queued.origin, sender=queued.sender, message=queued.message
+        )
 
     async def _tell_failure(self, serving: "asyncio.Task[None]") -> None:
         error = serving.exception() if not serving.cancelled() else None
@@ -245,7 +276,7 @@ class AgentRunner:
             await self._sink(NoticePosted(title=title, severity="error", description=repr(error)))
 
     async def _write_end(self) -> None:
-        """Write the end of a start that came to nothing, or that nobody else could write."""
+        """Write the end of a start that came to nothing, or that no one else could write."""
         try:
             await self._notes.settled()
             if self._current.get(self.id).is_started:
@@ -265,6 +296,13 @@ class AgentRunner:
         return SessionEnded(how="broken", reason=reason, **details)
 
     async def _sink(
+        self, event: Event, *, turn: TurnId | None = None, parent: ToolCallId | None = None
+    ) -> None:
+        await self._turns.before(event)
+        await self._write(event, turn=turn, parent=parent)
+        await self._turns.after(event, turn)
+
+    async def _write(
         self, event: Event, *, turn: TurnId | None = None, parent: ToolCallId | None = None
     ) -> None:
         await self._notes.take(self.id, event, turn=turn, parent=parent)

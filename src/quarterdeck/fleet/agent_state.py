@@ -1,6 +1,6 @@
 """The state of an agent: one table that every event moves it by.
 
-What people see is a word (``AgentStateName``), whom or what it waits for, and whether a person is
+What people see is a word (``AgentStateName``), what it waits for, and whether a person is
 needed. All of it follows from the events alone; the host, its clients and a rebuilt projection
 compute the same.
 """

@@ -1,14 +1,14 @@
 """The fleet's API: agents, inbox, terminals; the same methods in process and over a socket.
 
-Each method is declared here and nowhere else. One that is marked with ``fleet_method`` is a request
-of the same name on the socket (``fleet/spawn``), with the parameters and the result of its
-signature: they are what msgspec can write and read. The few without a mark have a form of their
-own there, see ``fleet.host.methods``.
+Each method is declared once, here or in the ``api`` of a part such as ``checkpoints``. One that is
+marked with ``fleet_method`` is a request of the same name on the socket (``fleet/spawn``), with the
+parameters and the result of its signature: they are what msgspec can write and read. The few
+without a mark have a form of their own there, see ``fleet.host.methods``.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -22,15 +22,21 @@ from quarterdeck.wire.permissions import QuestionAction
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
+from quarterdeck.wire.worktrees import ChangeCounts, ConflictFile, Worktree
 
 from .agent_state import AgentStateName
+from .checkpoints.api import FleetCheckpoints
+from .landing.api import FleetLandings
+from .method import fleet_method
+from .radar.api import FleetRadar
+from .review.api import FleetReviews
+from .worktrees.api import FleetWorktrees
 
 __all__ = [
-    "FLEET_METHODS",
     "TERMINAL_VARIABLE",
+    "AgentConflict",
     "AgentInfo",
     "Fleet",
-    "FleetMethod",
     "FleetStatus",
     "FleetTerminalOptions",
     "FleetTerminals",
@@ -43,40 +49,14 @@ __all__ = [
     "WaitFor",
     "WorkbenchHandler",
     "WorkbenchRegistration",
-    "fleet_method",
 ]
 
 TERMINAL_VARIABLE = "QUARTERDECK_TERMINAL"
 """Tells a program the id of the terminal that it runs in."""
 
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-class FleetMethod(NamedTuple):
-    """A method of the fleet that is one request and one answer."""
-
-    declaration: Callable[..., Any]
-    changes: bool
-    """It is carried through even if who asked for it is gone."""
-
-
-FLEET_METHODS: dict[str, FleetMethod] = {}
-"""Those that are marked below, by name, in the order in which they are declared."""
-
-
-def fleet_method(*, changes: bool = False) -> Callable[[F], F]:
-    """Mark a method as one request and one answer; the function itself stays as it is."""
-
-    def mark(declaration: F) -> F:
-        FLEET_METHODS[declaration.__name__] = FleetMethod(declaration, changes)
-        return declaration
-
-    return mark
-
-
 class FleetTerminalOptions(Struct, frozen=True, kw_only=True):
-    """A wish for a terminal."""
+    """The options of a new terminal."""
 
     cwd: str
     """Absolute."""
@@ -113,7 +93,7 @@ class FleetTerminals(Protocol):
     """Terminals, by their id. An agent's screen is named like the agent, by name or id."""
 
     @fleet_method(changes=True)
-    async def open_terminal(self, wish: FleetTerminalOptions) -> TerminalInfo:
+    async def open_terminal(self, options: FleetTerminalOptions) -> TerminalInfo:
         """Start a program in a terminal; sizes are held to between 1 and 1000.
 
         Raises:
@@ -181,11 +161,11 @@ WaitFor: TypeAlias = Literal["any", "all"]
 WorkbenchHandler: TypeAlias = Callable[[str, dict[str, Any], str], Awaitable[Any]]
 """Carries out a call at a screen: its name, its arguments, and whose it is (an agent's id, or
 ``person``). Returns what JSON can hold; an error of ours tells the caller why not. It is cancelled
-when nobody waits for it any more."""
+when no one waits for it any more."""
 
 
 class SpawnOptions(Struct, frozen=True, kw_only=True):
-    """A wish for an agent. What is asked for is what runs, or spawning fails and says why."""
+    """The options of a new agent. What is asked for runs, or spawning fails and says why."""
 
     options: SessionOptions
     """How its session is to be; ``cwd`` is absolute. Values of variables are not kept."""
@@ -221,6 +201,13 @@ class SentMessage(Struct, frozen=True, kw_only=True):
     """The running turn has it; else it is a prompt in the queue."""
 
 
+class AgentConflict(Struct, frozen=True, kw_only=True):
+    """What an agent and another one both change."""
+
+    other: SessionId
+    files: tuple[ConflictFile, ...]
+
+
 class AgentInfo(Struct, frozen=True, kw_only=True):
     """An agent as the fleet knows it."""
 
@@ -251,6 +238,12 @@ class AgentInfo(Struct, frozen=True, kw_only=True):
     context: ContextUsage | None = None
     takes_images: bool | None = None
     """Whether prompts may have images; None: not known while it is not live."""
+    worktree: Worktree | None = None
+    """The git worktree that it works in, if it has one."""
+    changes: ChangeCounts | None = None
+    """How much it has changed; None: not counted yet."""
+    conflicts: tuple[AgentConflict, ...] = ()
+    """What it and other agents both change."""
 
 
 class InboxItem(Struct, frozen=True, kw_only=True):
@@ -304,11 +297,19 @@ class WorkbenchRegistration(Protocol):
         ...
 
 
-class Fleet(FleetTerminals, Protocol):
+class Fleet(
+    FleetTerminals,
+    FleetWorktrees,
+    FleetCheckpoints,
+    FleetReviews,
+    FleetRadar,
+    FleetLandings,
+    Protocol,
+):
     """Many agents, and terminals beside them."""
 
     @fleet_method(changes=True)
-    async def spawn(self, wish: SpawnOptions) -> AgentInfo:
+    async def spawn(self, request: SpawnOptions) -> AgentInfo:
         """Start an agent; returns once it is noted, in state ``starting``.
 
         A start that fails ends in ``failed`` with the reason; ``wait`` tells.
@@ -520,7 +521,7 @@ class Fleet(FleetTerminals, Protocol):
     ) -> list[AgentInfo]:
         """Wait until any or all of these are at rest; those that are, possibly none at the timeout.
 
-        At rest: not starting, not running, nothing in the queue, waiting for nobody but a person.
+        At rest: not starting, not running, nothing in the queue, waiting for no one but a person.
         """
         ...
 

@@ -1,6 +1,6 @@
 """Screens: workbenches that are open now, and calls that one of them carries out.
 
-A screen is attached for as long as somebody sits before it. Nothing of it is in the log: what a
+A screen is attached for as long as someone sits before it. Nothing of it is in the log: what a
 person sees is no part of what happened.
 """
 
@@ -58,7 +58,7 @@ class AttachedWorkbench:
         self.used = used
         """When a person last did something there."""
         self.is_gone = False
-        """Nobody is behind it any more, though it is not taken away yet."""
+        """No one is behind it any more, though it is not taken away yet."""
         self._handler = handler
         self._calls: set[asyncio.Future[Any]] = set()
 

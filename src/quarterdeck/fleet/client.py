@@ -12,10 +12,11 @@ from quarterdeck.terminal.viewer_events import TerminalEnded, ViewerEvent
 from quarterdeck.wire.errors import LinkClosedError, LinkError
 from quarterdeck.wire.record import Record, decode_record
 
-from .api import FLEET_METHODS, WorkbenchHandler, WorkbenchRegistration
+from .api import WorkbenchHandler, WorkbenchRegistration
 from .connection import Dial, ReconnectingConnection
 from .errors import NoHostError
 from .host import methods
+from .method import FLEET_METHODS
 
 if TYPE_CHECKING:
     # The signatures, for the type checker. Nothing is inherited in fact: what the class did not

@@ -71,7 +71,7 @@ T = TypeVar("T")
 
 
 class SubscriptionResult(Protocol):
-    """The answer to the wish for a subscription."""
+    """The answer to the request for a subscription."""
 
     @property
     def subscription(self) -> int:
@@ -136,7 +136,7 @@ class HostConnection:
         self._name = name
         self._hello_seconds = hello_seconds
         self.screens: dict[int, WorkbenchHandler] = {}
-        """Those of ours that the host knows, or is being told of, by our own numbers."""
+        """Those of ours that the host knows, or is being notified of, by our own numbers."""
         self._feeds: dict[int, SubscriptionStream[Any]] = {}
         self._watching: asyncio.Task[None] | None = None
 
@@ -212,7 +212,7 @@ class HostConnection:
             raise encode_error(error) from error
 
     def on_notification(self, method: str, params: Raw | None) -> None:
-        """Hand what comes to whom it belongs."""
+        """Hand what arrives to its receiver."""
         data = b"{}" if params is None else params
         if method == RECORDS:
             sent = msgspec.json.decode(data, type=Records)
@@ -220,9 +220,9 @@ class HostConnection:
                 # A Raw is a view of the bytes that came with it.
                 feed.put(tuple(record.copy() for record in sent.records))
         elif method == ENDED:
-            told = msgspec.json.decode(data, type=SubscriptionEnded)
-            if (feed := self._feeds.get(told.subscription)) is not None:
-                feed.end(decode_error(RpcError(told.code, told.message, told.data)))
+            ended = msgspec.json.decode(data, type=SubscriptionEnded)
+            if (feed := self._feeds.get(ended.subscription)) is not None:
+                feed.end(decode_error(RpcError(ended.code, ended.message, ended.data)))
         else:
             raise MethodNotFoundError(method)
 
@@ -306,10 +306,10 @@ class ReconnectingConnection:
             del self._screens[screen.id]
             await self._detach(screen)
 
-    async def tell_active(self, told: methods.ScreenActive) -> None:
-        """Say that somebody sits before a screen; does not connect for it."""
+    async def tell_active(self, active: methods.ScreenActive) -> None:
+        """Say that someone sits before a screen; does not connect for it."""
         if self._link is not None and not self._link.is_over:
-            await self._link.peer.request(methods.SCREEN_ACTIVE.name, told)
+            await self._link.peer.request(methods.SCREEN_ACTIVE.name, active)
 
     async def _detach(self, screen: "ClientWorkbench") -> None:
         link = self._link
@@ -429,11 +429,11 @@ class ClientWorkbench:
             return
         link.screens[self.id] = self._handler
         idle = monotonic() - self._used
-        told = methods.AttachScreen(screen=self.id, cwd=self._cwd, idle=idle)
-        await link.peer.request(methods.ATTACH_SCREEN.name, told)
+        screen = methods.AttachScreen(screen=self.id, cwd=self._cwd, idle=idle)
+        await link.peer.request(methods.ATTACH_SCREEN.name, screen)
 
     async def active(self, cwd: str | None = None) -> None:
-        """See ``WorkbenchRegistration``; a host that is not there now is told when it is."""
+        """See ``WorkbenchRegistration``; a host that is not there now is notified when it is."""
         self._used = monotonic()
         self._cwd = cwd if cwd is not None else self._cwd
         with suppress(QuarterdeckError):

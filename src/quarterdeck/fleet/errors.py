@@ -7,12 +7,20 @@
     ├── NoSuchRequestError   nothing of this id is in the inbox
     ├── NoSuchFleetTerminalError no terminal has this id, and no agent a screen
     ├── InvalidAgentNameError a name that cannot be one
-    ├── InvalidOptionsError  an agent or terminal that cannot be as it is wished for
+    ├── InvalidOptionsError  an agent or terminal that cannot have these options
     ├── NameTakenError       another agent has it
     ├── AgentNotReadyError   the agent is not in a state for this
     ├── NotAChildError       an agent may act on its own children only
     ├── ExceedsParentError   a child that could do more than the agent that starts it
     ├── FleetLimitError      a limit on agents or on depth
+    ├── WorktreeError        a worktree cannot be used or removed as it is
+    │   ├── NoSuchWorktreeError  none has this name, path or agent
+    │   └── WorktreeSetupError   a set-up command failed
+    ├── LandingRefusedError  the work of an agent cannot be landed as it is
+    ├── NoSuchLandingError   no landing has this id
+    ├── WorktreeError        a worktree cannot be used or removed as it is
+    │   ├── NoSuchWorktreeError  none has this name, path or agent
+    │   └── WorktreeSetupError   a set-up command failed
     ├── WorkbenchCallError   a workbench did not do what it was called for
     │   ├── NoWorkbenchError     none is open
     │   ├── WorkbenchGoneError   it was closed meanwhile
@@ -37,17 +45,22 @@ __all__ = [
     "HostVersionError",
     "InvalidAgentNameError",
     "InvalidOptionsError",
+    "LandingRefusedError",
     "NameTakenError",
     "NoHostError",
     "NoSuchAgentError",
     "NoSuchFleetTerminalError",
+    "NoSuchLandingError",
     "NoSuchRequestError",
+    "NoSuchWorktreeError",
     "NoWorkbenchError",
     "NotAChildError",
     "WorkbenchCallError",
     "WorkbenchGoneError",
     "WorkbenchRefusedError",
     "WorkbenchTimeoutError",
+    "WorktreeError",
+    "WorktreeSetupError",
 ]
 
 
@@ -95,7 +108,7 @@ class InvalidAgentNameError(FleetError):
 
 
 class InvalidOptionsError(FleetError):
-    """An agent or a terminal cannot be as it is wished for; the message names the field."""
+    """An agent or a terminal cannot have these options; the message names the field."""
 
 
 class NameTakenError(FleetError):
@@ -122,6 +135,39 @@ class ExceedsParentError(FleetError):
 
 class FleetLimitError(FleetError):
     """A limit on agents, depth or terminals; the message names it."""
+
+
+class LandingRefusedError(FleetError):
+    """The work of an agent cannot be landed as it is; nothing was changed, and it says why."""
+
+
+class NoSuchLandingError(FleetError):
+    """No landing has this id."""
+
+    def __init__(self, landing: str) -> None:
+        super().__init__(f"there is no landing {landing!r}; `quarterdeck land --list` shows them")
+        self.landing = landing
+
+
+class WorktreeError(FleetError):
+    """A worktree cannot be used, removed or restored as it is; the message says why."""
+
+
+class NoSuchWorktreeError(WorktreeError):
+    """No worktree, or none in the trash, has this name or path or belongs to this agent."""
+
+    def __init__(self, name: str, *, is_trash: bool = False) -> None:
+        command = "worktrees trash" if is_trash else "worktrees"
+        where = "in the trash " if is_trash else ""
+        super().__init__(
+            f"there is no worktree {name!r} {where}".rstrip() + f"; `quarterdeck {command}` lists "
+            "them"
+        )
+        self.name = name
+
+
+class WorktreeSetupError(WorktreeError):
+    """A set-up command of a worktree failed, so the agent did not start."""
 
 
 class WorkbenchCallError(FleetError):

@@ -20,8 +20,7 @@ from quarterdeck.wire.tasks import run_beside
 
 from .api import InboxItem
 from .errors import AgentNotReadyError, NoSuchRequestError
-from .live_index import LiveIndex
-from .log_writer import LogWriter
+from .live_index import LiveIndex, LogWriter
 from .names import looks_like_id
 from .projections import OpenRequest, was_asked
 
@@ -83,10 +82,10 @@ class Inbox:
         return await self._settle(found, gate is not None and gate.reply(request, reply))
 
     async def _see(self, one: OpenRequest, event: PermissionViolated, by: str) -> bool:
-        """A person has seen what was done without leave; whatever they say, it was done."""
+        """A person has seen what was done without permission; whatever they say, it was done."""
         answered = PermissionAnswered(
             request=event.request,
-            call=event.call or ToolCallId(event.request),  # where no call was told of
+            call=event.call or ToolCallId(event.request),  # where no call was reported
             outcome=Selected(option_id="seen"),
             by=_decider(by),
         )
@@ -126,8 +125,8 @@ def _question(event: PermissionAsked | QuestionAsked | PermissionViolated) -> Qu
         case QuestionAsked():
             return event
         case PermissionViolated(title=title, reason=reason):
-            told = f"It did this without permission: {title}\n{reason}\nAnswer to acknowledge it."
-            return QuestionAsked(request=event.request, text=told, call=event.call)
+            words = f"It did this without permission: {title}\n{reason}\nAnswer to acknowledge it."
+            return QuestionAsked(request=event.request, text=words, call=event.call)
         case PermissionAsked():
             return None
 
@@ -166,7 +165,7 @@ class AgentQuestions:
         ]
 
     def is_open(self, request: RequestId) -> bool:
-        """Whether nobody has answered it yet."""
+        """Whether no one has answered it yet."""
         return request in self._current.requests
 
     async def ask(
@@ -174,7 +173,7 @@ class AgentQuestions:
     ) -> QuestionAnswered:
         """Ask for a live agent; returns when it is answered, however.
 
-        Nobody answers any more when the one who is asked is gone, or after ``timeout`` seconds.
+        No one answers any more when the one who is asked is gone, or after ``timeout`` seconds.
         Cancelling answers it as cancelled.
 
         Raises:
@@ -191,6 +190,33 @@ class AgentQuestions:
             answered = await gate.ask(emit, question)
         await self._notes.settled()
         return answered
+
+    async def permit(
+        self, session: SessionId, request: PermissionAsked, *, timeout: float | None = None
+    ) -> bool:
+        """Ask a person for permission for a live agent; whether it was given.
+
+        Rules and grants are not looked at. After ``timeout`` seconds, or when the caller is
+        cancelled, the request is closed and not given.
+
+        Raises:
+            AgentNotReadyError: the agent is not live.
+        """
+        gate = self._gate_of(session)
+        if gate is None:
+            raise AgentNotReadyError("an agent that is not live cannot ask")
+
+        async def emit(event: Event) -> None:
+            await self._notes.take(session, event)
+
+        try:
+            async with asyncio.timeout(timeout):
+                answer = await gate.leave(emit, request)
+        except TimeoutError:
+            return False
+        await self._notes.settled()
+        allowed = {one.option_id for one in request.options if one.kind.startswith("allow")}
+        return isinstance(answer.outcome, Selected) and answer.outcome.option_id in allowed
 
     async def _give_up(self, gate: Gate, question: QuestionAsked, timeout: float | None) -> None:
         """Answer for those who do not."""

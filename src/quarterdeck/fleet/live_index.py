@@ -1,6 +1,7 @@
-"""The fleet as it is now, in memory: the durable log, folded as it grows, and reading it.
+"""The fleet as it is now, in memory: the durable log, folded as it grows, read and written.
 
-What is told from here is on disk, because it is made of nothing but records that are.
+What is returned from here is on disk, because it is made of nothing but records that are. What
+callers write is durable, and what agents say is never lost.
 """
 
 import asyncio
@@ -14,19 +15,27 @@ from itertools import count
 from msgspec.structs import replace
 
 from quarterdeck import __version__
-from quarterdeck.journal import Journal, JournalClosedError, SearchHit
+from quarterdeck.journal import (
+    Journal,
+    JournalClosedError,
+    JournalStalledError,
+    SearchHit,
+    UnrecordableEventError,
+)
 from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.events import (
+    Event,
     PermissionAnswered,
     PermissionAsked,
     PermissionViolated,
+    Prompted,
     PromptQueued,
     QuestionAnswered,
     QuestionAsked,
     SessionEnded,
 )
-from quarterdeck.wire.ids import MessageId, RequestId, SessionId
-from quarterdeck.wire.record import Record, event_type
+from quarterdeck.wire.ids import MessageId, RequestId, SessionId, ToolCallId, TurnId
+from quarterdeck.wire.record import Record, event_type, sanitize_event
 
 from .agent_entry import ENTRY_EVENTS, AgentEntry, fold_entry, make_agent_info
 from .api import AgentInfo, FleetStatus, QueuedPrompt, WaitFor
@@ -34,7 +43,7 @@ from .errors import NoSuchAgentError
 from .names import normalize_name
 from .projections import OpenRequest, find_entry, load_archived, load_requests, load_unarchived
 
-__all__ = ["FleetReader", "LiveIndex"]
+__all__ = ["FleetReader", "LiveIndex", "LogWriter"]
 
 _log = logging.getLogger(__name__)
 
@@ -129,7 +138,7 @@ class LiveIndex:
                 self._words.pop(gone, None)
         if before is not None and self._names.get(normalize_name(before.name)) == entry.session:
             del self._names[normalize_name(before.name)]
-        if not entry.standing.is_archived:
+        if not entry.status.is_archived:
             self._names[normalize_name(entry.name)] = entry.session
 
     async def _adopt(self, entry: AgentEntry) -> None:
@@ -193,7 +202,7 @@ class LiveIndex:
         """Those that are put away."""
         stored = await self._journal.query(load_archived)
         unknown = [entry for entry in stored if entry.session not in self._entries]
-        return [e for e in self._entries.values() if e.standing.is_archived] + unknown
+        return [e for e in self._entries.values() if e.status.is_archived] + unknown
 
     def info(self, entry: AgentEntry) -> AgentInfo:
         """An agent as callers see it."""
@@ -263,11 +272,11 @@ class FleetReader:
         self, *, archived: bool = False, parent: SessionId | None = None
     ) -> list[AgentInfo]:
         """The agents: who needs a person first, then the latest to change."""
-        entries = [one for one in self._current.all() if not one.standing.is_archived]
+        entries = [one for one in self._current.all() if not one.status.is_archived]
         if archived:
             entries += await self._current.archived()
         if parent is not None:
-            entries = [one for one in entries if one.wish.parent_session == parent]
+            entries = [one for one in entries if one.spawn.parent_session == parent]
         entries.sort(key=_order)
         return [self._current.info(one) for one in entries]
 
@@ -295,7 +304,7 @@ class FleetReader:
         async with aclosing(self._journal.follow(after, session)) as records:
             async for record in records:
                 try:
-                    # Whoever has seen a record sees it in every list too.
+                    # The one who has seen a record sees it in every list too.
                     await self._current.reached(record.seq)
                 except JournalClosedError:
                     return
@@ -321,7 +330,7 @@ class FleetReader:
 
     async def status(self) -> FleetStatus:
         """The fleet as a whole."""
-        entries = [one for one in self._current.all() if not one.standing.is_archived]
+        entries = [one for one in self._current.all() if not one.status.is_archived]
         agents: dict[str, int] = {}
         for one in entries:
             agents[one.state] = agents.get(one.state, 0) + 1
@@ -333,10 +342,95 @@ class FleetReader:
             log=str(self._journal.path),
             last_seq=self._journal.last,
             agents=agents,
-            needs_person=sum(one.standing.needs_person for one in entries),
+            needs_person=sum(one.status.needs_person for one in entries),
             problem=str(stalled) if stalled is not None else None,
         )
 
 
 def _order(entry: AgentEntry) -> tuple[bool, int]:
-    return not entry.standing.needs_person, -entry.last_seq
+    return not entry.status.needs_person, -entry.last_seq
+
+
+_AGAIN = 0.5
+"""Seconds until an agent that is held back by a full disk tries again."""
+
+
+class LogWriter:
+    """The fleet's pen."""
+
+    def __init__(self, journal: Journal, current: LiveIndex) -> None:
+        self._journal = journal
+        self._current = current
+        self._last = 0
+
+    async def note(self, session: SessionId, *events: Event, time: int | None = None) -> None:
+        """Write events; when this returns they are durable and ``LiveIndex`` shows them.
+
+        ``time``: when they happened, if that was not now.
+
+        Raises:
+            JournalError: they could not be written, or not yet.
+        """
+        for event in events:
+            record = await self._journal.append(session, event, time=time)
+            self._last = max(self._last, record.seq)
+        await self._journal.durable(self._last)
+        await self._current.reached(self._last)
+
+    async def take(
+        self,
+        session: SessionId,
+        event: Event,
+        *,
+        turn: TurnId | None = None,
+        parent: ToolCallId | None = None,
+    ) -> None:
+        """Write what an agent said; it is held back while the log can take no more.
+
+        A prompt is durable before the agent sees it, and a decision before the agent acts on it.
+        """
+        record = await self._append(session, event, turn, parent)
+        self._last = max(self._last, record.seq)
+        if isinstance(event, Prompted | PermissionAnswered | SessionEnded):
+            try:
+                await self._journal.durable(record.seq)
+            except JournalStalledError as error:
+                # It is kept and will be written; agents go on meanwhile.
+                _log.warning("not durable yet: %s", error)
+
+    async def keep(
+        self,
+        session: SessionId,
+        event: Event,
+        *,
+        turn: TurnId | None = None,
+        parent: ToolCallId | None = None,
+        time: int | None = None,
+    ) -> None:
+        """Write what happened elsewhere and earlier; ``settled`` waits until it is durable."""
+        record = await self._append(session, event, turn, parent, time)
+        self._last = max(self._last, record.seq)
+
+    async def settled(self) -> None:
+        """Wait until everything written so far is durable and shown."""
+        last = max(self._last, self._journal.last)
+        await self._journal.durable(last)
+        await self._current.reached(last)
+
+    async def _append(
+        self,
+        session: SessionId,
+        event: Event,
+        turn: TurnId | None,
+        parent: ToolCallId | None,
+        time: int | None = None,
+    ) -> Record:
+        while True:
+            try:
+                return await self._journal.append(
+                    session, event, turn=turn, parent=parent, time=time
+                )
+            except JournalStalledError:
+                await asyncio.sleep(_AGAIN)
+            except UnrecordableEventError:
+                event = sanitize_event(event)

@@ -14,6 +14,7 @@ from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal
 from quarterdeck.policy.gate import Gate
 from quarterdeck.wire.clock import WallClock
+from quarterdeck.wire.content import text
 from quarterdeck.wire.events import SessionEnded
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.tasks import BackgroundTasks, run_beside, run_to_end, start_task
@@ -23,19 +24,29 @@ from .agent_entry import AgentEntry
 from .agent_runner import SessionOpener
 from .api import FleetStatus, ImportedSession, InboxItem, TerminalInfo
 from .attached_workbenches import AttachedWorkbenches
+from .checkpoints.service import CheckpointService
 from .inbox import Inbox
-from .live_index import FleetReader, LiveIndex
-from .log_writer import LogWriter
+from .landing.service import LandingService, WorktreeRelease
+from .landing.worker import LandingContext
+from .live_index import FleetReader, LiveIndex, LogWriter
 from .mcp.orchestration import Orchestration
+from .mcp.transcript import last_words
 from .names import looks_like_id
 from .permissions.grants import FleetGrants, GrantsProjection
 from .permissions.session_gate import open_grants
 from .projections import InboxProjection, RosterProjection, load_started
 from .prompt_queue import PromptQueues
+from .radar.noted_conflicts import NotedConflictsProjection
+from .radar.service import ConflictRadar
+from .review.changes import ChangeReader
+from .review.comments import CommentService
+from .review.service import ReviewService
+from .review.source import ReviewSource
 from .session_factory import AgentOpener, SessionFactory
 from .sessions.importer import SessionImporter
 from .supervisor import FleetLimits, Supervisor
 from .terminals import HostTerminals, LiveAgentTerminals
+from .worktrees.management import WorktreeManagement
 
 __all__ = ["HOST_KILLED", "LocalFleet", "recover_agents"]
 
@@ -58,7 +69,7 @@ async def recover_agents(journal: Journal) -> list[SessionId]:
 
 async def _close(journal: Journal, entry: AgentEntry) -> int:
     events = ()
-    if entry.standing.is_live:
+    if entry.status.is_live:
         run = journal.history(entry.run - 1, entry.session)
         records = [record async for record in run]
         await close_children(journal, records)
@@ -89,6 +100,7 @@ class LocalFleet:
         starting: SessionFactory,
         opener: SessionOpener,
         bounds: FleetLimits,
+        places: Places,
     ) -> None:
         self.journal = journal
         """The log; its records may be read and followed by anybody."""
@@ -104,23 +116,52 @@ class LocalFleet:
             starting.find,
             bounds.reach,
         )
-        opener = self._tools.wrap_opener(opener)
-        self._crew = Supervisor(journal, current, self._notes, queues, opener, bounds)
-        current.takes_images = self._crew.takes_images
-        self._importing = SessionImporter(journal, current, self._notes, self._crew)
-        self._inbox = Inbox(journal, current, self._crew.gate)
-        self._granted = FleetGrants(journal, self._notes, starting.grants, self._crew.gate)
+        self.worktree_service = starting.make_worktrees(current, self._notes)
+        """The worktrees of its agents, for the parts that compare and land them."""
+        opener = self.worktree_service.wrap_opener(self._tools.wrap_opener(opener))
+        self._checkpoints = self._make_checkpoints(places, starting)
+        self._supervisor = Supervisor(
+            journal, current, self._notes, queues, opener, bounds, self._checkpoints
+        )
+        current.takes_images = self._supervisor.takes_images
+        self._importing = SessionImporter(journal, current, self._notes, self._supervisor)
+        self._inbox = Inbox(journal, current, self._supervisor.gate)
+        self._granted = FleetGrants(journal, self._notes, starting.grants, self._supervisor.gate)
         self._screens = AttachedWorkbenches()
         self._terminals = HostTerminals(
-            starting.environment, LiveAgentTerminals(current, self._crew)
+            starting.environment, LiveAgentTerminals(current, self._supervisor)
+        )
+        snapshots = self.worktree_service.snapshots
+        self._radar = ConflictRadar(
+            journal, current, self._notes, snapshots, self._tools.tell_conflict
         )
         self._reader = FleetReader(journal, current)
+        self._lifecycle = AgentLifecycle(
+            current, starting, self._supervisor, self._tools, self.worktree_service, self._work
+        )
         self._expose_agents(
             self._reader,
-            AgentLifecycle(current, starting, self._crew, self._tools, self._work),
-            AgentControl(current, self._notes, queues, self._crew, self._work),
+            self._lifecycle,
+            AgentControl(current, self._notes, queues, self._supervisor, self._work),
         )
         self._expose_inbox_and_terminals()
+        self._expose_worktrees()
+        changes = ChangeReader(starting.state, snapshots)
+        self._expose_reviews(ReviewSource(journal, current, self._notes, changes, self._work))
+        self._landing = LandingService(self._landing_context(starting), self._work)
+        self._expose_landings()
+
+    def _make_checkpoints(self, places: Places, starting: SessionFactory) -> CheckpointService:
+        return CheckpointService(
+            places,
+            starting.environment,
+            self.journal,
+            self._current,
+            self._notes,
+            lambda session: self._supervisor.get(session),
+            self.worktree_service.check,
+            self._work,
+        )
 
     def _expose_agents(
         self, reader: FleetReader, lifecycle: AgentLifecycle, control: AgentControl
@@ -139,7 +180,6 @@ class LocalFleet:
         self.kill = lifecycle.kill
         self.close = lifecycle.close
         self.archive = lifecycle.archive
-        self.delete = lifecycle.delete
 
         self.send = control.send
         self.steer = control.steer
@@ -151,7 +191,14 @@ class LocalFleet:
         self.answer = self._inbox.answer
         self.reply = self._inbox.reply
         self.grants = self._granted.all
+        self.conflicts = self._radar.conflicts
         self.attach_screen = self._screens.attach
+
+        self.turns = self._checkpoints.turns
+        self.turn_changes = self._checkpoints.turn_changes
+        self.undo = self._checkpoints.undo
+        self.redo = self._checkpoints.redo
+        self.rewind = self._checkpoints.rewind
 
         self.open_terminal = self._terminals.open
         self.watch_terminal = self._terminals.watch
@@ -159,6 +206,63 @@ class LocalFleet:
         self.paste_terminal = self._terminals.paste
         self.resize_terminal = self._terminals.resize
         self.close_terminal = self._terminals.close
+
+    def _expose_worktrees(self) -> None:
+        service = self._management = WorktreeManagement(self.worktree_service)
+        self.worktrees = service.worktrees
+        self.remove_worktree = service.remove_worktree
+        self.discard_worktree = service.discard_worktree
+        self.trash = service.trash
+        self.restore_worktree = service.restore_worktree
+        self.recreate_worktree = service.recreate_worktree
+        self.prune_worktrees = service.prune_worktrees
+
+    def _expose_reviews(self, source: ReviewSource) -> None:
+        reviews = ReviewService(source)
+        self.changes = reviews.changes
+        self.patch = reviews.patch
+        self.patch_text = reviews.patch_text
+        self.mark_files = reviews.mark_files
+        self.accept_changes = reviews.accept_changes
+        self.reject_changes = reviews.reject_changes
+        self.undo_review = reviews.undo_review
+
+        comments = CommentService(source, self.send)
+        self.comments = comments.comments
+        self.comment = comments.comment
+        self.edit_comment = comments.edit_comment
+        self.drop_comment = comments.drop_comment
+        self.resolve_comments = comments.resolve_comments
+        self.send_comments = comments.send_comments
+
+    def _landing_context(self, starting: SessionFactory) -> LandingContext:
+        return LandingContext(
+            journal=self.journal,
+            current=self._current,
+            notes=self._notes,
+            directory=starting.places.state / "landing",
+            load_settings=starting.load_settings,
+            read_last_words=lambda session, most: last_words(self, session, most),
+            deliver=self._deliver,
+            private=(str(starting.places.state), str(starting.places.runtime)),
+            release=WorktreeRelease(self._management),
+            mark_landed=self._management.mark_landed,
+        )
+
+    def _expose_landings(self) -> None:
+        self.preview_landing = self._landing.preview_landing
+        self.land = self._landing.land
+        self.queue_landings = self._landing.queue_landings
+        self.landings = self._landing.landings
+        self.wait_landing = self._landing.wait_landing
+        self.cancel_landing = self._landing.cancel_landing
+        self.draft_pull_request = self._landing.draft_pull_request
+
+    async def _deliver(self, agent: str, words: str) -> None:
+        """Give an agent a prompt, resuming it if need be."""
+        if not (await self._current.find(agent)).is_started:
+            await self.resume(agent)
+        await self.send(agent, (text(words),))
 
     @classmethod
     @asynccontextmanager
@@ -184,7 +288,10 @@ class LocalFleet:
             JournalError, GrantsError: the log or the file of grants cannot be used.
         """
         keeping: dict[str, Any] = {"clock": clock} if clock is not None else {}
-        projections = (RosterProjection(), InboxProjection(), GrantsProjection())
+        projections = (
+            *(RosterProjection(), InboxProjection(), GrantsProjection()),
+            NotedConflictsProjection(),
+        )
         grants = await open_grants(places)
         path = log or places.journal_file
         async with Journal.open(path, projections=projections, **keeping) as journal:
@@ -193,15 +300,24 @@ class LocalFleet:
             await current.load()
             starting = SessionFactory(places, environment, journal, grants)
             opener = open_session or AgentOpener(places, environment, journal)
-            fleet = cls(journal, current, starting, opener, bounds)
+            fleet = cls(journal, current, starting, opener, bounds, places)
             async with fleet._running():
+                await fleet._landing.recover()
+                await fleet._management.recover()
+                await fleet._checkpoints.finish_restores()
+                fleet._work.start(fleet._checkpoints.recover(), name="fleet: recover checkpoints")
                 if resume_running:
                     await fleet._resume_all(recovered)
                 yield fleet
 
     @asynccontextmanager
     async def _running(self) -> AsyncGenerator[None]:
-        async with run_beside(self._current.follow(), name="fleet: current state"):
+        async with (
+            run_beside(self._current.follow(), name="fleet: current state"),
+            run_beside(self._radar.run(), name="fleet: radar"),
+            run_beside(self._management.keep_tidy(), name="fleet: worktrees"),
+            run_beside(self._management.follow_ends(), name="fleet: landed worktrees"),
+        ):
             try:
                 yield
             finally:
@@ -210,15 +326,17 @@ class LocalFleet:
 
     def _find_gate(self, session: SessionId) -> Gate | None:
         """The gate of a live agent; the tools of agents are made before there is a supervisor."""
-        return self._crew.gate(session)
+        return self._supervisor.gate(session)
 
     async def _stop(self) -> None:
         closing = start_task(self._terminals.stop(), name="fleet: stop terminals")
+        await self._landing.close()
         try:
-            await self._crew.stop(_STOPPED)
+            await self._supervisor.stop(_STOPPED)
         finally:
             await closing
         await self._work.wait()
+        await self._checkpoints.settle()
         await self._tools.close()
 
     async def _resume_all(self, sessions: Sequence[SessionId]) -> None:
@@ -227,6 +345,12 @@ class LocalFleet:
                 await self.resume(session)
 
     # What needs more than one part
+
+    async def delete(self, agent: str) -> None:
+        """Delete an agent that is not live for good, with all that was said."""
+        session = (await self._current.find(agent)).session
+        await self._lifecycle.delete(session)
+        self._radar.forget(session)
 
     async def status(self) -> FleetStatus:
         """The fleet as a whole."""
@@ -253,7 +377,7 @@ class LocalFleet:
 
     async def call_screen(self, name: str, arguments: dict[str, Any], *, by: str = "person") -> Any:
         """Let one screen do something, and return what it answers."""
-        cwd = (await self._current.find(by)).wish.options.cwd if looks_like_id(by) else None
+        cwd = (await self._current.find(by)).spawn.options.cwd if looks_like_id(by) else None
         return await self._screens.call(name, arguments, by=by, cwd=cwd)
 
     async def terminals(self) -> list[TerminalInfo]:

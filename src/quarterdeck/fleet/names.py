@@ -44,7 +44,7 @@ def looks_like_id(name: str) -> bool:
 
 
 def choose_free_name(wanted: str | None, agent: str, taken: Container[str]) -> str:
-    """A name that nobody has: the wanted one, else ``agent-1``, ``agent-2`` and so on.
+    """A name that no one has: the wanted one, else ``agent-1``, ``agent-2`` and so on.
 
     ``taken`` holds keys.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from quarterdeck.agent.checkpoints.service import Checkpoints
 from quarterdeck.agent.config_options import EFFORTS
 from quarterdeck.agent.native import SUPPORTED_OPTIONS, NativeAgent, NativeSessionOptions
 from quarterdeck.agent.session import Session as AgentSession
@@ -98,10 +99,10 @@ async def open_native(
     """Begin, load or fork a session of our own agent.
 
     Raises:
-        UnsupportedError: the wish has something that it cannot do.
+        UnsupportedError: the options have something that it cannot do.
         QuarterdeckError: the configuration, the model or the directory is not usable.
     """
-    wish, options = start.wish, start.opening.options
+    spawn, options = start.spawn, start.opening.options
     _check_options(options)
     given = tuple(tool.name for tool in start.tools)
     native = NativeSessionOptions(
@@ -110,13 +111,14 @@ async def open_native(
         ),
         rules=start.rules,
         make_tools=lambda: _tools(start),
+        recorder=start.recorder,
     )
     own = {**environment, **options.variables}
     agent = NativeAgent(places, own, store=SharedStore(journal))
     if start.is_known:
         session = await agent.load(start.session, options=native.at(""))
-    elif wish.forked_from is not None:
-        session = await agent.fork(wish.forked_from, options=native.at(""), new_id=start.session)
+    elif spawn.forked_from is not None:
+        session = await agent.fork(spawn.forked_from, options=native.at(""), new_id=start.session)
     elif options.resume is not None:
         what = f"resume {options.resume!r} under another name"
         raise UnsupportedError(NATIVE, _TRANSPORT, what, "Resume that agent, or fork it.")
@@ -198,6 +200,15 @@ class NativeSession:
     async def interrupt(self) -> None:
         """End the running turn as cancelled, if there is one."""
         await self._session.cancel()
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """What its turns did to files, and the ways back."""
+        return self._session.checkpoints
+
+    async def rewind(self, turns: int) -> None:
+        """Raises UnsupportedError: files and conversation go back together, by ``checkpoints``."""
+        raise UnsupportedError(NATIVE, _TRANSPORT, "go back in its conversation alone")
 
     async def set_mode(self, mode: str) -> None:
         """Change the mode; its own modes are ours. Raises UnknownModeError."""

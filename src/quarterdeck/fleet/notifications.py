@@ -1,8 +1,9 @@
 """Notifications of a person: which events are worth one, and how it is delivered.
 
-An agent that needs a person, that has done what it was asked, or that has failed. What a person
-did themselves (an interruption, a kill) is no news to them, and what an agent's child does is told
-to the agent that started it.
+An agent that needs a person, that has done what it was asked, that has failed, or that changes what
+another one changes too, once for each file of the two. What a person
+did themselves (an interruption, a kill) is no news to them, and what an agent's child does is
+reported to the agent that started it.
 """
 
 import asyncio
@@ -22,7 +23,13 @@ from quarterdeck.system.api import CommandSpec, EndingDeadlines, Process
 from quarterdeck.system.local import LocalSystem
 from quarterdeck.wire.clock import read_time_of_day, read_wall_clock
 from quarterdeck.wire.errors import LinkError, QuarterdeckError
-from quarterdeck.wire.events import PermissionAsked, QuestionAsked, SessionEnded, TurnEnded
+from quarterdeck.wire.events import (
+    ConflictChanged,
+    PermissionAsked,
+    QuestionAsked,
+    SessionEnded,
+    TurnEnded,
+)
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.tasks import BackgroundTasks, cancel_tasks, start_task
 
@@ -42,7 +49,7 @@ __all__ = [
     "tellers",
 ]
 
-NOTIFIED_EVENTS = (PermissionAsked, QuestionAsked, TurnEnded, SessionEnded)
+NOTIFIED_EVENTS = (PermissionAsked, QuestionAsked, TurnEnded, SessionEnded, ConflictChanged)
 """The events that may be worth a note."""
 
 _LONGEST = 200
@@ -55,7 +62,7 @@ class PersonNotification(Struct, frozen=True, kw_only=True):
     """Something to tell a person."""
 
     key: str
-    """The request, the turn or the run that it is about: told once for each."""
+    """The request, the turn or the run that it is about: reported once for each."""
     occasion: Occasion
     agent: str
     """The agent's name."""
@@ -74,14 +81,16 @@ class PersonNotification(Struct, frozen=True, kw_only=True):
                 return f"{self.agent} is done"
             case "failed":
                 return f"{self.agent} failed"
+            case "conflict":
+                return f"{self.agent} conflicts with another agent"
 
 
 def make_notification(record: Record, agent: AgentInfo) -> PersonNotification | None:
     """The note that a record is worth, if any."""
     match record.event:
         case PermissionAsked(request=request, title=title, name=name):
-            told = f"{name}: {title}" if name else title
-            return _note(record, agent, "needed", request, told, request)
+            words = f"{name}: {title}" if name else title
+            return _note(record, agent, "needed", request, words, request)
         case QuestionAsked(request=request, text=text, to=None):
             return _note(record, agent, "needed", request, text, request)
         case TurnEnded(stop=stop, reason=reason) if agent.parent is None and not agent.queue:
@@ -94,6 +103,9 @@ def make_notification(record: Record, agent: AgentInfo) -> PersonNotification | 
         case SessionEnded(how="broken", reason=reason) if agent.parent is None:
             key = record.turn or f"{record.session}:{record.seq}"
             return _note(record, agent, "failed", key, reason or "its process ended")
+        case ConflictChanged(other=other, new_paths=paths) if paths:
+            key = f"{record.session}:{other}:{record.seq}"
+            return _note(record, agent, "conflict", key, ", ".join(paths))
         case _:
             return None
 
@@ -114,13 +126,13 @@ def is_quiet(hours: str | None, now: time) -> bool:
 
 
 class NotificationHistory:
-    """What was told already; remembers the latest ten thousand."""
+    """What was reported already; remembers the latest ten thousand."""
 
     def __init__(self, keys: Iterable[str] = ()) -> None:
         self._keys = dict.fromkeys(keys)
 
     def is_new(self, key: str) -> bool:
-        """Whether it was not told yet; from now on it is."""
+        """Whether it was not reported yet; from now on it is."""
         if key in self._keys:
             return False
         self._keys[key] = None
@@ -163,8 +175,8 @@ _DESKTOP = ("DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS")
 class Notifier:
     """Tells a person what happens from now on, by every teller, once.
 
-    What happens in quiet hours is told after them: each request that is still open, and of every
-    agent the last thing that it has done or failed at.
+    What happens in quiet hours is reported after them: each request that is still open, each new
+    conflict, and of every agent the last thing that it has done or failed at.
 
     Args:
         fleet: what is watched.
@@ -188,7 +200,7 @@ class Notifier:
         self._settings = settings
         self._tellers = tellers
         self._now = now
-        self._told = NotificationHistory()
+        self._history = NotificationHistory()
         self._look = look
         self._waiting = BackgroundTasks()
         self._held: dict[str, PersonNotification] = {}
@@ -214,7 +226,7 @@ class Notifier:
             await self._waiting.close()
 
     def _take(self, note: PersonNotification) -> None:
-        if note.occasion not in self._settings.on or not self._told.is_new(note.key):
+        if note.occasion not in self._settings.on or not self._history.is_new(note.key):
             return
         if is_quiet(self._settings.quiet, self._now()):
             self._hold(note)
@@ -222,7 +234,8 @@ class Notifier:
             self._begin(note)
 
     def _hold(self, note: PersonNotification) -> None:
-        about = note.request or note.session
+        lasting = note.key if note.occasion == "conflict" else None
+        about = note.request or lasting or note.session
         self._held.pop(about, None)
         if len(self._held) >= _MOST_WAITING:
             lost = self._held.pop(next(iter(self._held)))
@@ -232,7 +245,7 @@ class Notifier:
             self._morning = start_task(self._wait_for_morning(), name="wait for the morning")
 
     async def _wait_for_morning(self) -> None:
-        while is_quiet(self._settings.quiet, self._now()):  # noqa: ASYNC110 - nobody tells the time
+        while is_quiet(self._settings.quiet, self._now()):  # noqa: ASYNC110 - no one tells the time
             await asyncio.sleep(self._look)
         held, self._held = self._held, {}
         for note in held.values():

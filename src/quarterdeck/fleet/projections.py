@@ -42,7 +42,7 @@ _COLUMNS = "session, key, archived, started, last_seq, entry"
 
 
 class OpenRequest(Struct, frozen=True, kw_only=True):
-    """A permission request or a question that is open, or a violation nobody has seen yet."""
+    """A permission request or a question that is open, or a violation no one has seen yet."""
 
     request: RequestId
     session: SessionId
@@ -55,7 +55,7 @@ class RosterProjection:
     """Keeps one row for each session that a fleet has spawned."""
 
     name = "fleet"
-    version = 2
+    version = 3
     types = ENTRY_EVENTS
     schema = (
         "CREATE TABLE fleet (session TEXT PRIMARY KEY, key TEXT NOT NULL,"
@@ -190,7 +190,7 @@ def was_asked(connection: sqlite3.Connection, request: RequestId) -> bool:
 
 
 def _row(entry: AgentEntry) -> tuple[Any, ...]:
-    archived = int(entry.standing.is_archived)
+    archived = int(entry.status.is_archived)
     key = normalize_name(entry.name)
     started = int(entry.is_started)
     return entry.session, key, archived, started, entry.last_seq, _encoder.encode(entry)

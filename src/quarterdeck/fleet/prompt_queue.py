@@ -13,8 +13,7 @@ from quarterdeck.wire.ids import MessageId, SessionId, new_message_id
 
 from .api import QueuedPrompt
 from .errors import FleetLimitError
-from .live_index import LiveIndex
-from .log_writer import LogWriter
+from .live_index import LiveIndex, LogWriter
 
 __all__ = ["PromptQueues", "make_queued_event"]
 
@@ -63,7 +62,7 @@ class PromptQueues:
                 await self._notes.note(session, *gone)
 
     async def take(self, session: SessionId) -> QueuedPrompt:
-        """Wait for the next prompt; until ``release`` it is nobody else's."""
+        """Wait for the next prompt; until ``release`` it is no one else's."""
         while True:
             await self._current.until(lambda: bool(self._waiting(session)), session)
             async with self._locks[session]:

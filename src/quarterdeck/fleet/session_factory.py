@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from quarterdeck.config.loader import load_config
 from quarterdeck.config.places import Places
+from quarterdeck.config.schema import Settings
+from quarterdeck.config.trust import TrustStore
+from quarterdeck.config.workspace import find_workspace
 from quarterdeck.drivers.agent_description import Agent
 from quarterdeck.drivers.catalogue import find_agent
 from quarterdeck.drivers.driver import DriverSession, DriverSessionOptions, EventSink
@@ -23,8 +27,10 @@ from .agent_entry import AgentEntry, is_own_agent
 from .agent_runner import AgentStart
 from .api import SpawnOptions
 from .errors import InvalidOptionsError
+from .live_index import LiveIndex, LogWriter
 from .permissions.grants import load_session_grants
 from .permissions.session_gate import make_gate
+from .worktrees.service import WorktreeService
 
 if TYPE_CHECKING:
     from .agent_runner import SessionOpener
@@ -42,8 +48,8 @@ class AgentOpener:
 
     async def __call__(self, start: AgentStart, sink: EventSink) -> DriverSession:
         """Start the agent. Raises QuarterdeckError."""
-        wish = start.wish
-        options = wish.options
+        spawn = start.spawn
+        options = spawn.options
         if is_own_agent(options):
             from .native_driver import open_native
 
@@ -80,34 +86,59 @@ class SessionFactory:
         journal: Journal,
         grants: GrantStore,
     ) -> None:
-        self._places = places
+        self.state = places.state
+        """Our own directory."""
+        self.places = places
+        self.state = places.state
+        """Our own directory."""
         self.environment = environment
         """The host's own."""
         self._journal = journal
         self.grants = grants
         """Lasting grants, and those of the sessions that run or ran."""
 
+    def make_worktrees(self, current: LiveIndex, notes: LogWriter) -> WorktreeService:
+        """The worktrees of the fleet whose agents this starts."""
+        return WorktreeService(self.places, self.environment, self._journal, current, notes)
+
     def find(self, agent: str) -> Agent:
         """What the agent's file says. Touches the disk. Raises UnknownAgentError,
         BadAgentFileError.
         """
-        return find_agent(agent, self._places)
+        return find_agent(agent, self.places)
 
-    async def new(self, wish: SpawnOptions, session: SessionId) -> AgentStart:
-        """A start for a wish; its name is not settled yet.
+    async def check(self, request: SpawnOptions) -> SessionOptions:
+        """The options of a request, with the agent's own name.
+
+        Raises:
+            InvalidOptionsError, UnknownAgentError, BadAgentFileError: it cannot be.
+        """
+        await asyncio.to_thread(_check_options, request)
+        agent = await asyncio.to_thread(self.find, request.options.agent)
+        return replace(request.options, agent=agent.name)
+
+    def load_settings(self, directory: str) -> Settings:
+        """The settings that count in a directory; a project's own count if it is trusted.
+        Touches the disk. Raises ConfigError.
+        """
+        path = Path(directory)
+        trusted = TrustStore(self.places.trust_file).is_trusted(find_workspace(path).project)
+        config = load_config(self.places, directory=path, environ=self.environment, trusted=trusted)
+        return config.settings
+
+    async def new(self, request: SpawnOptions, session: SessionId) -> AgentStart:
+        """A start for a request; its name is not settled yet.
 
         Raises:
             InvalidOptionsError, UnknownAgentError, BadAgentFileError, RuleError, UnknownModeError,
                 ConfigError: it cannot be.
         """
-        await asyncio.to_thread(_check_options, wish)
-        agent = await asyncio.to_thread(self.find, wish.options.agent)
-        options = replace(wish.options, agent=agent.name)
+        options = await self.check(request)
         spawned = SessionSpawned(
-            name=wish.name or "",
+            name=request.name or "",
             options=options,
-            parent_session=wish.parent,
-            lead=wish.lead,
+            parent_session=request.parent,
+            lead=request.lead,
         )
         return await self._start(session, spawned, options)
 
@@ -117,8 +148,8 @@ class SessionFactory:
         Raises:
             RuleError, UnknownModeError, ConfigError: the configuration has become wrong.
         """
-        is_native, last = entry.is_native, entry.wish.options
-        # Our own agent finds model and effort in its past; others are told again if they were told.
+        is_native, last = entry.is_native, entry.spawn.options
+        # Our own agent finds model and effort in its past; others get them again if they got them.
         model = entry.model if last.model is not None and not is_native else None
         options = replace(
             last,
@@ -129,18 +160,24 @@ class SessionFactory:
             # A copy is made once.
             fork=not is_native
             and entry.agent_session is None
-            and (last.fork or entry.wish.forked_from is not None),
+            and (last.fork or entry.spawn.forked_from is not None),
         )
         await self._recall_grants(entry.session)
-        wish = replace(entry.wish, name=entry.name, options=options)
-        start = await self._start(entry.session, wish, options)
+        spawn = replace(entry.spawn, name=entry.name, options=options)
+        start = await self._start(entry.session, spawn, options)
         return copy(start, is_known=entry.is_known, missing=options.missing_values)
 
     async def fork(
-        self, entry: AgentEntry, session: SessionId, parent: SessionId | None
+        self,
+        entry: AgentEntry,
+        session: SessionId,
+        parent: SessionId | None,
+        cwd: str | None = None,
     ) -> AgentStart:
-        """A start for a copy of an agent. Raises as ``again``."""
-        last = entry.wish.options
+        """A start for a copy of an agent, possibly elsewhere. Raises as ``again``."""
+        last = entry.spawn.options
+        if cwd is not None:
+            last = replace(last, cwd=cwd)
         options = replace(
             last,
             mode=entry.mode,
@@ -149,22 +186,22 @@ class SessionFactory:
             resume=entry.resume,
             fork=not entry.is_native,
         )
-        wish = replace(
-            entry.wish,
+        spawn = replace(
+            entry.spawn,
             name="",
             options=options,
             forked_from=entry.session,
             parent_session=parent,
         )
-        start = await self._start(session, wish, options)
+        start = await self._start(session, spawn, options)
         return copy(start, missing=options.missing_values)
 
     async def _start(
-        self, session: SessionId, wish: SessionSpawned, options: SessionOptions
+        self, session: SessionId, spawn: SessionSpawned, options: SessionOptions
     ) -> AgentStart:
-        """A start with these options, which have values that the wish for the log does not."""
+        """A start with these options, with values that the log does not get."""
         gate, around = await make_gate(
-            self._places,
+            self.places,
             self.environment,
             options.cwd,
             mode=parse_mode(options.mode) if options.mode is not None else None,
@@ -177,10 +214,12 @@ class SessionFactory:
         )
         options = replace(options, mode=gate.mode)
         opening = DriverSessionOptions(
-            options=options.without_missing(), parent_session=wish.parent_session
+            # The worktree is there already, and ``cwd`` is in it.
+            options=replace(options.without_missing(), worktree=None),
+            parent_session=spawn.parent_session,
         )
-        wish = replace(wish, options=options)
-        return AgentStart(session=session, wish=wish, opening=opening, gate=gate, around=around)
+        spawn = replace(spawn, options=options)
+        return AgentStart(session=session, spawn=spawn, opening=opening, gate=gate, around=around)
 
     async def _recall_grants(self, session: SessionId) -> None:
         """What was allowed for a session holds when it runs again."""
@@ -189,8 +228,8 @@ class SessionFactory:
         await self.grants.add(one for one in found if one.id not in known)
 
 
-def _check_options(wish: SpawnOptions) -> None:
-    given = wish.options
+def _check_options(request: SpawnOptions) -> None:
+    given = request.options
     for field, path in (("cwd", given.cwd), *(("roots", root) for root in given.roots)):
         if not Path(path).is_absolute():
             raise InvalidOptionsError(f"{field}: {path!r} is not absolute; write the whole path")
@@ -198,5 +237,5 @@ def _check_options(wish: SpawnOptions) -> None:
             raise InvalidOptionsError(f"{field}: there is no directory {path!r}")
     if given.fork and given.resume is None:
         raise InvalidOptionsError("fork: it needs a session to copy; set resume")
-    if wish.prompt is not None and not wish.prompt.strip():
+    if request.prompt is not None and not request.prompt.strip():
         raise InvalidOptionsError("prompt: it is empty; omit it to send one later")

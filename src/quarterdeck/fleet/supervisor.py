@@ -1,8 +1,8 @@
 """The agents that this process runs: starts them, ends them, keeps names and bounds."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace as copy
 
 from msgspec import Struct
@@ -23,9 +23,9 @@ from quarterdeck.wire.ids import SessionId
 from .agent_entry import AgentEntry
 from .agent_runner import AgentRunner, AgentStart, SessionOpener
 from .api import QueuedPrompt
+from .checkpoints.service import CheckpointService
 from .errors import AgentNotReadyError, FleetLimitError, NameTakenError
-from .live_index import LiveIndex
-from .log_writer import LogWriter
+from .live_index import LiveIndex, LogWriter
 from .names import check_name, choose_free_name, normalize_name
 from .permissions.delegation import DelegationLimits
 from .prompt_queue import PromptQueues, make_queued_event
@@ -58,7 +58,9 @@ class Supervisor:
         queues: PromptQueues,
         opener: SessionOpener,
         bounds: FleetLimits,
+        checkpoints: CheckpointService,
     ) -> None:
+        self._checkpoints = checkpoints
         self._journal = journal
         self._current = current
         self._notes = notes
@@ -68,8 +70,10 @@ class Supervisor:
         self._members: dict[SessionId, AgentRunner] = {}
         self._naming = asyncio.Lock()
         """Held from looking for a name until it is noted."""
+        self._reserved: set[str] = set()
+        """Keys of names whose agents are being prepared."""
         self._leaving: set[SessionId] = set()
-        """Those that are being deleted; nobody starts them any more."""
+        """Those that are being deleted; no one starts them any more."""
         self._is_stopping = False
 
     def get(self, session: SessionId) -> AgentRunner | None:
@@ -89,21 +93,46 @@ class Supervisor:
 
     # Starting
 
+    @asynccontextmanager
+    async def reserve_name(self, name: str | None, agent: str) -> AsyncGenerator[str]:
+        """Hold a free name while an agent is prepared; ``start_new`` takes it in the block.
+
+        Raises:
+            InvalidAgentNameError, NameTakenError: the wanted one cannot be had.
+        """
+        async with self._naming:
+            free = choose_free_name(name, agent, self._current.names() | self._reserved)
+            key = normalize_name(free)
+            self._reserved.add(key)
+        try:
+            yield free
+        finally:
+            self._reserved.discard(key)
+
     async def start_new(
-        self, start: AgentStart, name: str | None, first: QueuedPrompt | None
+        self,
+        start: AgentStart,
+        name: str | None,
+        first: QueuedPrompt | None,
+        *,
+        is_reserved: bool = False,
     ) -> AgentEntry:
         """Note a new agent under a free name and start it.
+
+        ``is_reserved``: the name is one that ``reserve_name`` holds for it.
 
         Raises:
             InvalidAgentNameError, NameTakenError, FleetLimitError, NoSuchAgentError,
                 AgentNotReadyError, JournalError: nothing runs.
         """
         async with self._naming:
-            await self._check_parent(start.wish.parent_session)
-            start = _named(
-                start, choose_free_name(name, start.wish.options.agent, self._current.names())
-            )
-            return await self._start(start, (start.wish, *_missing(start), *_queueing(first)))
+            await self._check_parent(start.spawn.parent_session)
+            taken = self._current.names()
+            if not is_reserved:
+                taken |= self._reserved
+            start = _named(start, choose_free_name(name, start.spawn.options.agent, taken))
+            events = (start.spawn, *start.noted, *_missing(start), *_queueing(first))
+            return await self._start(start, events)
 
     async def start_again(self, start: AgentStart) -> AgentEntry:
         """Note that an agent runs again and start it. Raises AgentNotReadyError, FleetLimitError,
@@ -115,15 +144,15 @@ class Supervisor:
                 raise AgentNotReadyError(f"{entry.name!r} is already live")
             if start.session in self._leaving:
                 raise AgentNotReadyError(f"{entry.name!r} is being deleted")
-            if entry.standing.is_archived:
+            if entry.status.is_archived:
                 raise AgentNotReadyError(f"{entry.name!r} is archived; unarchive it first")
             if (last := self._members.get(start.session)) is not None:
                 await last.over()  # its end is written, and it is about to go
             start = _named(start, entry.name)
-            return await self._start(start, (start.wish, *_missing(start)))
+            return await self._start(start, (start.spawn, *_missing(start)))
 
     async def adopt(
-        self, session: SessionId, wish: SessionSpawned, name: str | None, time: int
+        self, session: SessionId, spawn: SessionSpawned, name: str | None, time: int
     ) -> None:
         """Note an agent that ran elsewhere, under a free name; nothing is started.
 
@@ -134,8 +163,9 @@ class Supervisor:
         async with self._naming:
             if self._is_stopping:
                 raise AgentNotReadyError("the host is stopping; start it again first")
-            free = choose_free_name(name, wish.options.agent, self._current.names())
-            await self._notes.note(session, replace(wish, name=free), time=time)
+            taken = self._current.names() | self._reserved
+            free = choose_free_name(name, spawn.options.agent, taken)
+            await self._notes.note(session, replace(spawn, name=free), time=time)
 
     async def _start(self, start: AgentStart, events: tuple[Event, ...]) -> AgentEntry:
         if self._is_stopping:
@@ -148,13 +178,14 @@ class Supervisor:
             current=self._current,
             notes=self._notes,
             queues=self._queues,
+            checkpoints=self._checkpoints,
         )
         self._members[member.id] = member
         try:
             await self._notes.note(member.id, *events)
         except JournalError as error:
             del self._members[member.id]
-            # What was taken on may still be written: then so is this, and nobody sees a ghost.
+            # What was taken on may still be written: then so is this, and no one sees a ghost.
             with suppress(JournalError):
                 await self._journal.append(
                     member.id,
@@ -177,7 +208,7 @@ class Supervisor:
                 raise FleetLimitError(
                     f"agents may be nested at most {self._bounds.depth} levels deep"
                 )
-            parent = entry.wish.parent_session
+            parent = entry.spawn.parent_session
 
     # Ending
 
@@ -223,14 +254,15 @@ class Supervisor:
                 await last.over()
             await delete_with_sub_agents(self._journal, session)
             self._current.forget(session)
+            await self._checkpoints.delete(session)
         finally:
             self._leaving.discard(session)
 
     async def stop(self, reason: str) -> None:
-        """End everybody in good order and start nobody any more."""
+        """End everybody in good order and start no one any more."""
         self._is_stopping = True
         async with self._naming:
-            pass  # whoever is being started is a member now
+            pass  # what is being started is a member now
         members = tuple(self._members.values())
         for member in members:
             member.end("closed", reason)
@@ -239,7 +271,7 @@ class Supervisor:
 
     def _offspring(self, session: SessionId) -> Iterator[SessionId]:
         for entry in tuple(self._current.all()):
-            if entry.wish.parent_session == session:
+            if entry.spawn.parent_session == session:
                 yield entry.session
                 yield from self._offspring(entry.session)
 
@@ -257,10 +289,10 @@ class Supervisor:
         while True:
             await self.end(session, "closed", None)
             async with self._naming:
-                standing = self._current.get(session).standing
+                status = self._current.get(session).status
                 if self._current.get(session).is_started:
-                    continue  # somebody has resumed it in between
-                if not standing.is_archived:
+                    continue  # someone has resumed it in between
+                if not status.is_archived:
                     await self._notes.note(session, SessionChanged(archived=True))
                 return
 
@@ -271,7 +303,8 @@ class Supervisor:
             await self._notes.note(session, SessionChanged(archived=False))
 
     def _check_free(self, session: SessionId, name: str) -> None:
-        if self._current.holder(normalize_name(name)) not in (None, session):
+        key = normalize_name(name)
+        if self._current.holder(key) not in (None, session) or key in self._reserved:
             raise NameTakenError(name)
 
 
@@ -284,7 +317,7 @@ def _missing(start: AgentStart) -> tuple[Event, ...]:
 
 
 def _named(start: AgentStart, name: str) -> AgentStart:
-    return copy(start, wish=replace(start.wish, name=name))
+    return copy(start, spawn=replace(start.spawn, name=name))
 
 
 def _queueing(first: QueuedPrompt | None) -> tuple[Event, ...]:

@@ -106,7 +106,7 @@ class AgentTerminals(Protocol):
         ...
 
     async def find(self, agent: str) -> TerminalHandle:
-        """That of one agent, by name or id. Raises NoSuchTerminal."""
+        """That of one agent, by name or id. Raises NoSuchFleetTerminalError."""
         ...
 
 
@@ -122,7 +122,7 @@ class HostTerminals:
         screens: where screens of agents are found.
         """
         self._shell = environment.get("SHELL") or _SHELL
-        # Whoever types our name there reaches this host, and not that of another home.
+        # The one who types our name there reaches this host, and not that of another home.
         self._own = {name: environment[name] for name in _PLACES if name in environment}
         self._screens = screens
         self._kept: dict[str, TerminalHandle] = {}
@@ -138,7 +138,7 @@ class HostTerminals:
         """How many programs run that a person has started."""
         return sum(one.ended is None for one in self._kept.values())
 
-    async def open(self, wish: FleetTerminalOptions) -> TerminalInfo:
+    async def open(self, options: FleetTerminalOptions) -> TerminalInfo:
         """Start a program. Raises InvalidOptionsError, FleetLimitError, AgentNotReadyError (the
         fleet is being stopped).
         """
@@ -146,7 +146,7 @@ class HostTerminals:
             raise AgentNotReadyError(_STOPPING)
         if self.running + self._opening >= MOST_TERMINALS:
             raise FleetLimitError(f"{MOST_TERMINALS} terminals are open; close some first")
-        return (await self._working.finish(self._open(wish))).info()
+        return (await self._working.finish(self._open(options))).info()
 
     def all(self) -> list[TerminalInfo]:
         """All that run, and those that ended and are not closed yet; oldest first."""
@@ -162,8 +162,8 @@ class HostTerminals:
         yield TerminalEnded(reason=found.ended or "it could not be ended")
 
     async def write(self, terminal: str, data: bytes) -> None:
-        """Type bytes as they are. Raises NoSuchTerminal, AgentNotReadyError, InvalidOptionsError
-        (too much at once).
+        """Type bytes as they are. Raises NoSuchFleetTerminalError, AgentNotReadyError,
+        InvalidOptionsError (too much at once).
         """
         found = await self._find(terminal)
         self._check_typing(found, len(data))
@@ -176,7 +176,7 @@ class HostTerminals:
         await self._working.finish(self._type(found, found.terminal.paste(text)))
 
     async def resize(self, terminal: str, columns: int, rows: int) -> None:
-        """Change the size, to between 1 and 1000 each way. Raises NoSuchTerminal,
+        """Change the size, to between 1 and 1000 each way. Raises NoSuchFleetTerminalError,
         AgentNotReadyError.
         """
         found = await self._find(terminal)
@@ -192,7 +192,7 @@ class HostTerminals:
         """End the program with all that it started, and forget it.
 
         Raises:
-            NoSuchTerminal: there is none.
+            NoSuchFleetTerminalError: there is none.
             AgentNotReadyError: it is an agent's.
             StillRunningError: something of it could not be ended; it stays in the list.
         """
@@ -215,18 +215,18 @@ class HostTerminals:
 
     # Within
 
-    async def _open(self, wish: FleetTerminalOptions) -> TerminalHandle:
-        argv = wish.command or (self._shell,)
-        if not PurePath(wish.cwd).is_absolute() or "\0" in wish.cwd:
+    async def _open(self, options: FleetTerminalOptions) -> TerminalHandle:
+        argv = options.command or (self._shell,)
+        if not PurePath(options.cwd).is_absolute() or "\0" in options.cwd:
             raise InvalidOptionsError(
-                f"cwd {wish.cwd!r} is not an absolute path; give the full path"
+                f"cwd {options.cwd!r} is not an absolute path; give the full path"
             )
         id_ = f"term-{secrets.token_hex(4)}"
         self._opening += 1
         try:
             terminal = await HeadlessTerminal.start(
-                CommandSpec(argv=argv, cwd=wish.cwd, env={**self._own, TERMINAL_VARIABLE: id_}),
-                size=(wish.columns, wish.rows),
+                CommandSpec(argv=argv, cwd=options.cwd, env={**self._own, TERMINAL_VARIABLE: id_}),
+                size=(options.columns, options.rows),
                 guard=shared_guard(),
             )
         except (SpawnError, PathError) as error:
@@ -236,7 +236,7 @@ class HostTerminals:
         if self._is_stopped:
             await terminal.close()
             raise AgentNotReadyError(_STOPPING)
-        name = (wish.name or PurePath(argv[0]).name)[:_LONGEST_NAME]
+        name = (options.name or PurePath(argv[0]).name)[:_LONGEST_NAME]
         kept = self._kept[id_] = TerminalHandle(id=id_, name=name, terminal=terminal)
         self._attending.start(self._attend(kept), name=f"exit of {id_}")
         return kept
@@ -287,9 +287,9 @@ class HostTerminals:
 class LiveAgentTerminals:
     """Finds them, from the moment that an agent's process starts until it is over."""
 
-    def __init__(self, current: LiveIndex, crew: Supervisor) -> None:
+    def __init__(self, current: LiveIndex, supervisor: Supervisor) -> None:
         self._current = current
-        self._crew = crew
+        self._supervisor = supervisor
 
     def all(self) -> list[TerminalHandle]:
         """Those that there are now."""
@@ -297,21 +297,21 @@ class LiveAgentTerminals:
         return [kept for kept in found if kept is not None]
 
     async def find(self, agent: str) -> TerminalHandle:
-        """That of one agent, by name or id. Raises NoSuchTerminal."""
+        """That of one agent, by name or id. Raises NoSuchFleetTerminalError."""
         try:
             entry = await self._current.find(agent)
         except NoSuchAgentError:
             raise NoSuchFleetTerminalError(agent) from None
         if (kept := self._screen(entry)) is not None:
             return kept
-        if self._crew.get(entry.session) is None:
+        if self._supervisor.get(entry.session) is None:
             raise NoSuchFleetTerminalError(agent, "this agent is not live")
         raise NoSuchFleetTerminalError(
             agent, "this agent has no terminal; its transport is not 'pty'"
         )
 
     def _screen(self, entry: AgentEntry) -> TerminalHandle | None:
-        member = self._crew.get(entry.session)
+        member = self._supervisor.get(entry.session)
         terminal = member.terminal if member is not None else None
         if terminal is None:
             return None

@@ -1,6 +1,6 @@
 """The append-only log of every event of every session, and its projections.
 
-Names are imported when they are first used: most who write a log never search or mend one.
+Names are imported when they are first used: most users of a log never search or repair one.
 """
 
 from importlib import import_module

@@ -107,7 +107,7 @@ class _Examination:
                 f"the database cannot read the records after {max(after, 0)}{last};"
                 f" {len(whole)} of them are whole in the file"
             )
-            # The index still knows whose they were.
+            # The index still knows their sessions.
             rows = self._rows(
                 "SELECT id, e.rowid FROM events e INDEXED BY events_by_session"
                 " JOIN session_ids ON key = session WHERE e.rowid > ? AND e.rowid < ?",

@@ -1,7 +1,7 @@
 """What is known of a log's damage, in a small file beside it: ``<log>.damage``.
 
 A full check takes time in proportion to the log, so what it found, and what was found in passing,
-is kept for whoever lists sessions. The file follows from the log: it may be deleted at any time.
+is kept for lists of sessions. The file follows from the log: it may be deleted at any time.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class DamageNote(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 def read_damage(log: Path) -> Mapping[SessionId, str]:
     """What is known to be wrong with the sessions of a log, in words; blocks for a moment."""
-    return {id_: _told(count) for id_, count in _read(log).items()}
+    return {id_: _damage_text(count) for id_, count in _read(log).items()}
 
 
 def note_damage(log: Path, found: Mapping[SessionId, int]) -> None:
@@ -68,7 +68,7 @@ def _is_lost(event: UnknownEvent) -> bool:
     return event.reason == CHANGED or not isinstance(event.raw, dict)
 
 
-def _told(count: int) -> str:
+def _damage_text(count: int) -> str:
     if count < 1:
         return _LOST
     return f"damaged: {count} record{'s' * (count != 1)} unreadable"

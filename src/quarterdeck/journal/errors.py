@@ -56,7 +56,7 @@ class JournalError(QuarterdeckError):
 
 
 class JournalLockedError(JournalError):
-    """Another process writes this log; ``pid`` is None when it cannot be told."""
+    """Another process writes this log; ``pid`` is None when it is unknown."""
 
     def __init__(self, path: Path, pid: int | None) -> None:
         holder = "another process" if pid is None else f"process {pid}"

@@ -15,7 +15,7 @@ class JournalLimits(Struct, frozen=True, kw_only=True):
     """Most events in one transaction."""
     batch_bytes: int = 8 << 20
     linger: float = 0.004
-    """Seconds for which a commit that nobody waits for gathers more; saves disk flushes."""
+    """Seconds for which a commit without a waiter gathers more; saves disk flushes."""
     recent_events: int = 8_192
     """Published records kept for followers; those further behind read from disk."""
     recent_bytes: int = 16 << 20

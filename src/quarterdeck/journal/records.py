@@ -13,7 +13,7 @@ from .rows import EventRow, EventRows, RowQuery, is_intact
 __all__ = ["CHANGED", "RecordReader", "event_of"]
 
 CHANGED = "the record is damaged: it was changed after it was written"
-"""The reason in the ``UnknownEvent`` event that stands for a record whose checksum is wrong."""
+"""The reason in the ``UnknownEvent`` that replaces a record whose checksum is wrong."""
 
 _MANY_IDS = 10_000
 _MANY_DAMAGED = 10_000
@@ -31,7 +31,7 @@ class RecordReader:
         self.connection = connection
         self.rows = EventRows(connection)
         self.damaged: dict[int, SessionId] = {}
-        """Numbers of the records that were found damaged, and whose they are."""
+        """Numbers of the records that were found damaged, and their sessions."""
         self.unverified = 0
         """How many records were read that have no checksum."""
         self._page_bytes = page_bytes
@@ -53,7 +53,7 @@ class RecordReader:
         return self._page(session, None, high=_within(seq), limit=limit, newest=True)
 
     def key(self, session: SessionId) -> int | None:
-        """The number that stands for a session in the events, if it has any."""
+        """The number of a session in the events, if it has any."""
         statement = "SELECT key FROM session_ids WHERE id = ?"
         try:
             row = self.connection.execute(statement, (session,)).fetchone()

@@ -263,7 +263,7 @@ class EventRows:
 
     def _last(self) -> int:
         last = self._first_of("SELECT max(seq) FROM events NOT INDEXED")
-        # Where the end of the tree cannot be read, the index tells up to where there are rows.
+        # Where the end of the tree cannot be read, the index shows up to where there are rows.
         return last or self._first_of("SELECT max(rowid) FROM events INDEXED BY events_by_session")
 
     def _first_of(self, statement: str) -> int:
@@ -275,7 +275,7 @@ class EventRows:
 
     def _all_columns(self) -> str:
         if self._columns is None:
-            # A log of the first version is read as it is by whoever may not write it.
+            # Without write access, a log of the first version is read as it is.
             (version,) = self._connection.execute("PRAGMA user_version").fetchone()
             self._columns = f"{_COLUMNS}, {'checksum' if version > 1 else 'NULL'}"
         return self._columns
@@ -285,7 +285,7 @@ _FAILED = object()
 
 
 def is_intact(row: EventRow) -> bool | None:
-    """Whether a row is as it was written; None where it has no checksum that could tell."""
+    """Whether a row is as it was written; None where it has no checksum."""
     seq, time, session, turn, parent, kind, body, checksum = row
     if checksum is None:
         return None

@@ -48,7 +48,7 @@ async def salvage_journal(source: str | Path, target: str | Path) -> SalvageRepo
     ``lost_<number>``. Other projections and search are made when the target is opened.
 
     Raises:
-        Unreachable: the source cannot be read, or the target exists.
+        JournalUnreachableError: the source cannot be read, or the target exists.
         JournalError: the target cannot be written.
     """
     return await asyncio.to_thread(_salvage, Path(source), Path(target))

@@ -1,4 +1,4 @@
-"""Full-text search over everything that was said, in an index beside the log.
+"""Full-text search over all messages and calls, in an index beside the log.
 
 The index is a file of its own, ``<log>.search``: it follows from the log, so it can be deleted at
 any time, and writing it never holds up an append. Where the directory cannot be written the

@@ -59,7 +59,7 @@ def output_text(event: Event) -> str:
         return found
     if found := "\n".join(_strings(event.raw_output)):
         return found
-    return _told(event.result) if isinstance(event, ToolCallEnded) else ""
+    return _result_text(event.result) if isinstance(event, ToolCallEnded) else ""
 
 
 def block_text(block: ContentBlock) -> str:
@@ -103,7 +103,7 @@ def _output(content: Iterable[ToolCallContent]) -> Iterator[str]:
                 continue
 
 
-def _told(result: ToolResultPart | None) -> str:
+def _result_text(result: ToolResultPart | None) -> str:
     parts = result.content if result is not None else ()
     return "\n".join(part.text for part in parts if isinstance(part, TextPart))
 

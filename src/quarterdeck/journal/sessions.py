@@ -77,7 +77,7 @@ class SessionsProjection:
                 case SessionEnded(how=how, reason=reason):
                     _update(connection, record.session, {"ended": how, "reason": reason})
                 case _:
-                    # A row whose event this program cannot read has nothing to tell.
+                    # A row whose event this program cannot read adds nothing.
                     continue
 
     def forget(self, connection: sqlite3.Connection, session: SessionId) -> None:

@@ -1,6 +1,6 @@
 """The one thread that writes, and the lock that keeps other writers out.
 
-Everything reaches it through one queue. A commit that somebody waits for happens at once; others
+Everything reaches it through one queue. A commit with a waiter happens at once; others
 wait a few milliseconds for company, so a steady stream costs a few hundred disk flushes a second
 at most. What fails stays at the head of the backlog and is tried again.
 
@@ -17,6 +17,7 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -70,7 +71,7 @@ def acquire_lock(path: Path) -> int:
         JournalLockedError: another process is; it is named where its id can be read.
         JournalUnlockableError: the file system has no locks.
         JournalReadOnlyError: the lock file cannot be made.
-        Unreachable: the directory is not there.
+        JournalUnreachableError: the directory is not there.
     """
     lock = lock_path(path)
     try:
@@ -96,6 +97,9 @@ def acquire_lock(path: Path) -> int:
 
 def release_lock(handle: int) -> None:
     """Let another writer in."""
+    # A child that another thread is starting has the same open file until its program runs.
+    with suppress(OSError):
+        fcntl.flock(handle, fcntl.LOCK_UN)
     os.close(handle)
 
 
@@ -127,7 +131,7 @@ _STOP = object()
 
 
 class CommitListener(Protocol):
-    """Who hears of the writer's progress, in the event loop's thread."""
+    """Receives the writer's progress, in the event loop's thread."""
 
     def committed(self, entries: Sequence[Entry]) -> None:
         """These are on disk; called in order, each event once."""
@@ -257,7 +261,7 @@ class JournalWriter:
         for job in self._jobs:
             _settle(job.future, None, failure or JournalClosedError(self._path))
         for future in (self._opened, self._ended):
-            # Whoever did not get as far as waiting for it has nothing to miss.
+            # A caller that was cancelled before it waited for it misses nothing.
             if not future.cancelled():
                 future.exception()
 

@@ -1,6 +1,6 @@
 """What a wire writes of a conversation, kept from one request to the next.
 
-A request of a long conversation begins as the one before it. Mending, writing and encoding all of
+A request of a long conversation begins as the one before it. Repairing, writing and encoding all of
 it again would take longer with every step; here only what is new is written.
 """
 
@@ -46,7 +46,7 @@ class EncodedHistory:
 
     def __init__(self) -> None:
         self.first: Message | None = None
-        """The first message of the last request, mended."""
+        """The first message of the last request, repaired."""
         self._rules: tuple[Write, ModelProfile, bool] | None = None
         self._pairing = ResultPairer(has_strict_ids=False)
         self._stored: tuple[Message, ...] = ()
@@ -85,7 +85,7 @@ class EncodedHistory:
         self.first = self._taken[0].mended if self._taken else end
         found = [*self._items, *write(end, self._last, profile)]
         if groups[-1].start is None or groups[0].start is None:
-            self._rules = None  # what nobody said has no place: begin anew
+            self._rules = None  # a message that we added has no place: begin anew
         else:
             self._stored = messages[: len(self._stored) + groups[-1].start]
             self._encode()

@@ -47,7 +47,7 @@ class CallError(ModelError):
     """A call failed.
 
     ``retryable`` says whether the same request may succeed later; ``retry_after`` is the
-    vendor's own wish in seconds; ``partial`` is what had arrived of the reply.
+    delay that the vendor asks for, in seconds; ``partial`` is what had arrived of the reply.
     """
 
     retryable: ClassVar[bool] = False

@@ -80,7 +80,7 @@ _STATUS_OF_WORD = {
 def call_failure(
     endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes
 ) -> CallError:
-    """The error that an answer with this status stands for."""
+    """The error for an answer with this status."""
     error = _error_of(body)
     if 300 <= status < 400:
         where = headers.get("location", "another address")

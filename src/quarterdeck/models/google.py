@@ -89,7 +89,7 @@ def _written(
         calls = before.parts if before else ()
         names = {part.id: part.name for part in calls if isinstance(part, ToolUsePart)}
         return ({"role": "user", "parts": list(_user(message.parts, profile, names))},)
-    parts = [part for item in message.parts for part in _said(item)]
+    parts = [part for item in message.parts for part in _encode_part(item)]
     if profile.info.thinking:
         _sign(parts)
     return ({"role": "model", "parts": parts or [{"text": "(No answer.)"}]},)
@@ -102,7 +102,7 @@ def _sign(parts: list[dict[str, Any]]) -> None:
         first["thoughtSignature"] = _NO_SIGNATURE
 
 
-def _said(part: Part) -> Iterable[dict[str, Any]]:
+def _encode_part(part: Part) -> Iterable[dict[str, Any]]:
     match part:
         case TextPart(text=text, signature=signature):
             yield _signed({"text": text}, signature)

@@ -64,15 +64,15 @@ def _owned(message: Message, owner: str) -> Message:
 
 
 def _is_plain(part: Part) -> bool:
-    """Whether a part is anybody's own and says something."""
+    """Whether a part belongs to no vendor and is not empty."""
     if isinstance(part, TextPart):
-        return part.signature is None and _is_said(part.text)
+        return part.signature is None and _has_words(part.text)
     if isinstance(part, ToolUsePart):
         return part.signature is None
     return isinstance(part, ToolResultPart | ImagePart)
 
 
-def _is_said(text: str) -> bool:
+def _has_words(text: str) -> bool:
     # Unlike ``strip`` this ends at the first character that is no space.
     return bool(text) and not text.isspace()
 
@@ -103,7 +103,7 @@ class MessageGroup(Struct, frozen=True):
     """Neighbours of one role as one message, and the place of the first of them."""
 
     start: int | None
-    """None: it was not said by anybody."""
+    """None: the message was added by the repair."""
     message: Message
 
 
@@ -121,13 +121,13 @@ def alternate(messages: Sequence[Message], owner: str) -> list[MessageGroup]:
         else:
             joined.append(MessageGroup(place, message))
     if not joined or joined[0].message.role == "assistant":
-        joined.insert(0, MessageGroup(None, _said("(The conversation continues.)")))
+        joined.insert(0, MessageGroup(None, _user_message("(The conversation continues.)")))
     if joined[-1].message.role == "assistant":
-        joined.append(MessageGroup(None, _said("(Continue.)")))
+        joined.append(MessageGroup(None, _user_message("(Continue.)")))
     return joined
 
 
-def _said(text: str) -> Message:
+def _user_message(text: str) -> Message:
     return Message(role="user", parts=(TextPart(text=text),))
 
 
@@ -163,7 +163,7 @@ class ResultPairer:
         """The calls of the message before, by their old and their new ids."""
 
     def take(self, message: Message) -> Message:
-        """The message as it can be sent; the same object where nothing is to be mended."""
+        """The message as it can be sent; the same object where nothing is to be repaired."""
         if message.role == "assistant":
             return self._asked(message)
         parts = _answered(message.parts, self.waiting)
@@ -171,8 +171,8 @@ class ResultPairer:
         return message if _are_same(parts, message.parts) else Message(role="user", parts=parts)
 
     def go_back(self, gone: Iterable[Message], last: Message, mended: Message) -> None:
-        """Be as before the mended messages ``gone``; ``last`` is the one before them, ``mended``
-        what became of it.
+        """Undo the repaired messages ``gone``; ``last`` is the one before them, ``mended`` its
+        repaired form.
         """
         for message in gone:
             self._calls.free(use.id for use in _uses(message))
@@ -220,7 +220,7 @@ def _answered(parts: Sequence[Part], waiting: Sequence[tuple[str, str]]) -> tupl
         results.remove(found)
         is_fit = old == new and all(map(_is_plain, found.content)) and bool(found.content)
         paired.append(found if is_fit else replace(found, id=new, content=_content(found)))
-    orphans = [part for result in results for part in _told(result)]
+    orphans = [part for result in results for part in _result_parts(result)]
     others = [part for part in parts if isinstance(part, TextPart | ImagePart)]
     # Opaque parts, thinking and calls are the model's: none of a user's message.
     return tuple(paired + orphans + others) or (TextPart(text="(no text)"),)
@@ -235,7 +235,7 @@ def _content(result: ToolResultPart) -> tuple[TextPart | ImagePart, ...]:
     return kept or (TextPart(text="(No output.)"),)
 
 
-def _told(result: ToolResultPart) -> list[Part]:
+def _result_parts(result: ToolResultPart) -> list[Part]:
     return [TextPart(text=_LOST_CALL), *_content(result)]
 
 

@@ -61,7 +61,7 @@ class VendorEventDecoder(sse.EventDecoder):
 
 
 class VendorOrigin(http1.HttpOrigin, frozen=True):
-    """Whom a connection is with."""
+    """The server that a connection is with."""
 
     @classmethod
     def of(cls, url: SplitResult) -> Self:
@@ -97,7 +97,8 @@ class VendorConnection(http1.HttpConnection):
         """Connect within ``timeout`` seconds.
 
         Raises:
-            Unreachable: nobody answers there, or not with a certificate that we trust.
+            VendorUnreachableError: the server does not answer, or has no certificate that we
+                trust.
         """
         if origin.is_secure and tls is None:
             tls = await asyncio.to_thread(tls_context)

@@ -150,24 +150,24 @@ class Model(Protocol):
 ReasoningStyle: TypeAlias = Literal[
     "none", "budget", "adaptive", "switch", "between_tools", "always", "effort", "level"
 ]
-"""How a model is told to think.
+"""How thinking is set for a model.
 
-``none``: it cannot be told. Claude: ``budget`` counts tokens and is off unless asked; ``adaptive``
+``none``: it cannot be set. Claude: ``budget`` counts tokens and is off unless asked; ``adaptive``
 is off unless asked; ``switch`` thinks unless disabled; ``between_tools`` has that as its least;
-``always`` cannot stop. OpenAI and its kin: ``effort`` knows ``none``, ``always`` does not.
+``always`` cannot stop. OpenAI and compatible: ``effort`` knows ``none``, ``always`` does not.
 Gemini: ``level``.
 """
 
 
 class ModelProfile(Struct, frozen=True, kw_only=True):
-    """What is known of a model, and how it is told to think."""
+    """What is known of a model, and how its thinking is set."""
 
     info: ModelInfo
     reasoning: ReasoningStyle = "none"
 
     @property
     def owner(self) -> str:
-        """Whose thinking and signatures go back unchanged: this model's and no other's.
+        """The owner of the thinking and signatures that are sent back unchanged: this model only.
 
         Newer models refuse even the sealed thinking of a sibling.
         """

@@ -1,7 +1,7 @@
 """OpenAI's Chat Completions format, as OpenAI and the many who speak its dialects have it.
 
 Servers differ: some give tool calls no id or index, some send no usage, some write reasoning into
-a field of their own. The parser takes all of that; the builder sends what everybody takes.
+a field of their own. The parser takes all of that; the builder sends what every server takes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -49,7 +49,7 @@ class ChatDialect:
 
     max_tokens: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     reasoning: Literal["effort", "deepseek", "openrouter"] = "effort"
-    """How the effort is said."""
+    """How the effort is sent."""
     echo: Literal["none", "reasoning_content", "reasoning_details"] = "none"
     """The field in which the model wants its reasoning back."""
 

@@ -102,7 +102,7 @@ def _items(
 ) -> Iterable[dict[str, Any] | msgspec.Raw]:
     if message.role == "assistant":
         for part in message.parts:
-            yield from _said(part)
+            yield from _encode_part(part)
         return
     results = [part for part in message.parts if isinstance(part, ToolResultPart)]
     for result in results:
@@ -112,7 +112,7 @@ def _items(
         yield {"type": "message", "role": "user", "content": content}
 
 
-def _said(part: Part) -> Iterable[dict[str, Any] | msgspec.Raw]:
+def _encode_part(part: Part) -> Iterable[dict[str, Any] | msgspec.Raw]:
     match part:
         case TextPart(text=text, signature=phase):
             if text.strip():

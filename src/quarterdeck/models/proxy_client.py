@@ -52,7 +52,7 @@ class ProxyClient:
         """Send a request; leaving the block closes the answer.
 
         Raises:
-            Unreachable: the proxy or the host behind it cannot be reached.
+            VendorUnreachableError: the proxy or the host behind it cannot be reached.
             StreamBrokenError: the answer stopped before its head was there.
         """
         request = self._client.build_request(method, url, headers=dict(headers), content=body)

@@ -106,7 +106,7 @@ class BridgedModel:
 
     @property
     def info(self) -> ModelInfo:
-        """What is known of the model: the defaults, unless the user said more."""
+        """What is known of the model: the defaults, unless the user configured more."""
         return self._info
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
@@ -142,7 +142,7 @@ class BridgedModel:
         written: list[Any] = []
         for message in messages:
             if message.role == "user":
-                written.append(self._ai.ModelRequest(parts=self._said(message.parts, names)))
+                written.append(self._ai.ModelRequest(parts=self._encode_part(message.parts, names)))
             else:
                 parts = [part for item in message.parts for part in self._answered(item)]
                 written.append(self._ai.ModelResponse(parts=parts or [self._ai.TextPart("…")]))
@@ -150,7 +150,7 @@ class BridgedModel:
             written[0].parts.insert(0, self._ai.SystemPromptPart(request.system))
         return written
 
-    def _said(self, parts: Sequence[Part], names: Mapping[str, str]) -> list[Any]:
+    def _encode_part(self, parts: Sequence[Part], names: Mapping[str, str]) -> list[Any]:
         written: list[Any] = []
         prompt: list[Any] = []
         for part in parts:

@@ -84,7 +84,7 @@ def parse_model_name(name: str, options: ModelOptions | None = None) -> ModelNam
     """Split ``vendor/id``; the id may hold further slashes.
 
     Raises:
-        ModelSetupError: it is no such name, or nobody knows the vendor.
+        ModelSetupError: it is no such name, or the vendor is unknown.
     """
     options = options or ModelOptions()
     for mark in (f"{_BRIDGE}:", f"{_BRIDGE}/"):

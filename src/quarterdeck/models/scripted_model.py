@@ -106,7 +106,7 @@ class ScriptedModel:
         the messages and the tools for the input, of text, thinking and calls for the output.
 
         Raises:
-            CallError: as the script wants it, with what had been said as ``partial``.
+            CallError: as the script wants it, with what had been sent as ``partial``.
             ModelError: the model is closed.
         """
         self.requests.append(request)
@@ -213,7 +213,7 @@ def _texts(message: Message) -> list[str]:
 
 
 def _size(request: ModelRequest) -> int:
-    """Bytes of all that the model is told, in our own form."""
+    """Bytes of all that is sent to the model, in our own form."""
     items = [p for m in request.messages for p in m.parts]
     tools = [(t.name, t.description, t.parameters) for t in request.tools]
     return len(request.system.encode()) + sum(

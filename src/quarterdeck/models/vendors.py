@@ -35,7 +35,7 @@ class Endpoint:
 
 
 class Vendor(Struct, frozen=True, kw_only=True):
-    """Where a vendor is, which variables are its own, and what to ask when nothing is said."""
+    """Where a vendor is, which variables are its own, and its default model."""
 
     name: str
     wire: VendorWire
@@ -47,7 +47,7 @@ class Vendor(Struct, frozen=True, kw_only=True):
     url_names: tuple[str, ...] = ()
     needs_key: bool = True
     default_model: str | None = None
-    """What is asked when the user has a key and says no more."""
+    """The model to use when the user has a key and configures no more."""
     is_probed: bool = False
     """Whether a server on this machine may be looked for, unasked."""
 

@@ -41,7 +41,7 @@ class BadUrlError(HttpError):
 
 
 class NoConnectionError(HttpError):
-    """Nobody answers there, or not with a certificate that we trust."""
+    """The server does not answer, or not with a certificate that we trust."""
 
 
 class BrokenResponseError(HttpError):
@@ -110,7 +110,7 @@ class HttpConnection:
         """Connect within ``timeout`` seconds; ``tls`` is for a secure origin.
 
         Raises:
-            NoConnectionError: nobody answers there, or not with a certificate that we trust.
+            NoConnectionError: the server does not answer, or not with a certificate that we trust.
         """
         try:
             async with asyncio.timeout(timeout):

@@ -26,7 +26,7 @@ class ServerEvent(Struct, frozen=True):
     id: str = ""
     """The last id that the server gave, to this event or to an earlier one."""
     retry: int | None = None
-    """Milliseconds to wait before the stream is opened again, if the server said so by now."""
+    """Milliseconds to wait before the stream is opened again, if the server has sent it by now."""
 
 
 class EventDecoder:

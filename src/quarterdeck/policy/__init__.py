@@ -1,6 +1,6 @@
 """Permission modes, rules, grants and workspace trust: pure decisions over values.
 
-A ``Call`` says what is to be decided, ``decide`` decides it, ``explain`` tells why. Rules are read
+A ``Call`` says what is to be decided, ``decide`` decides it, ``explain`` says why. Rules are read
 by ``parse_rule``; ``suggest_grants``, ``options_for``, ``choice_of`` and ``grants_of`` turn a
 question into a standing answer. Nothing here reads a file, looks up a name or keeps a state, except
 ``gate``, which holds what is open. Names are imported when they are first used: a process that

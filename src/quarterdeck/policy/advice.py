@@ -1,6 +1,5 @@
 """What would change a decision, and which rules allow more than people mostly mean."""
 
-import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -174,11 +173,12 @@ def explain_breadth(rule: Rule) -> str | None:
 
 def _of_command(rule: Rule, pattern: ShellPattern) -> str | None:
     # Imported here: they bring the parser of command lines.
-    from .shell.hazards import never_standing
+    from .shell.command_line import render_argv
+    from .shell.hazards import never_lasting
     from .shell.parser import read_line
 
-    commands = read_line(shlex.join(pattern.words)).commands
+    commands = read_line(render_argv(pattern.words)).commands
     if not commands:
         return f"what {print_rule(rule)!r} runs is not certain"
-    reasons = (never_standing(command) for command in commands)
+    reasons = (never_lasting(command) for command in commands)
     return next((reason for reason in reasons if reason is not None), None)

@@ -1,6 +1,6 @@
 """A call as the policy sees it: what is to be decided, and nothing else.
 
-Whoever makes a call has it looked up beforehand (``lookup.look_up``): where paths lead, what file
+A call is looked up before it is decided (``lookup.look_up``): where paths lead, what file
 patterns match, which files programs are. Nothing here touches a disk. ``doubts``
 holds what could not be read with certainty. A call with a doubt is asked about, unless a rule
 covers its whole tool (``bash``, ``edit``, ``*``).
@@ -66,7 +66,7 @@ class Call:
     roots: tuple[str, ...] = ()
     """The workspace: absolute directories. The first is the project's root."""
     home: str = ""
-    """What ``~`` stands for; empty: unknown."""
+    """The directory for ``~``; empty: unknown."""
     project: str | None = None
     """The project's identity; grants for a project hold for an equal one only."""
     session: str | None = None
@@ -87,7 +87,7 @@ class Call:
     """Those of the paths that ``mentions`` named which are directories, by their text."""
     programs: Mapping[str, str] | None = field(default=None, compare=False)
     """The files that ``PATH`` finds for the names of programs; a name that is not here is no known
-    program. None: nobody has looked, and then no program is known."""
+    program. None: they were not looked up, and then no program is known."""
     globs: tuple[str, ...] = ()
     """Patterns of files that it also reads below ``paths``, as a search's ``glob`` or ``include``;
     ``**`` for all. Deny and ask rules look at them."""

@@ -1,4 +1,4 @@
-"""A call taken apart: each thing in it that needs leave of its own.
+"""A call taken apart: each thing in it that needs its own permission.
 
 A call is allowed when all of its parts are. A call without parts is never allowed.
 """
@@ -200,7 +200,7 @@ def parts_of(call: Call) -> tuple[CallPart, ...]:
 
 
 class CallMentions(Struct, frozen=True, kw_only=True):
-    """What a command names and only a disk can tell about."""
+    """What a command names that has to be looked up on disk."""
 
     names: tuple[str, ...] = ()
     """Programs."""
@@ -290,7 +290,7 @@ def _family(call: Call) -> Family:
     return "fetch" if call.urls or call.kind == "fetch" else "other"
 
 
-_FAMILY_DEEDS: dict[Family, ActionKind] = {
+_FAMILY_ACTIONS: dict[Family, ActionKind] = {
     "bash": "run",
     "read": "read outside",
     "edit": "write outside",
@@ -301,7 +301,7 @@ _FAMILY_DEEDS: dict[Family, ActionKind] = {
 
 
 def _unclear(reason: str, family: Family, call: Call, unread: bool = False) -> UnclearPart:
-    action = _FAMILY_DEEDS[family]
+    action = _FAMILY_ACTIONS[family]
     if family == "bash" and not is_below(call.cwd, call.roots):
         action = "run outside"
     return UnclearPart(reason=reason, family=family, action=action, unread=unread)
@@ -318,14 +318,14 @@ def _bare(call: Call) -> CallPart:
 
 def _touch(call: Call, use: PathUse) -> PathPart:
     whole = call.kind in ("delete", "move")
-    action = _touch_deed(call, use)
+    action = _touch_action(call, use)
     # A directory goes with what is in it, and a workspace always has what is protected.
     if whole and action == "write" and (call.holds_protected or use.path in call.roots):
         action = "write protected"
     return PathPart(use=use, action=action, whole=whole)
 
 
-def _touch_deed(call: Call, use: PathUse) -> ActionKind:
+def _touch_action(call: Call, use: PathUse) -> ActionKind:
     inside = is_below(use.path, call.roots) and is_below(use.resolved, call.roots)
     if use.access == "read":
         return "read" if inside else "read outside"
@@ -409,7 +409,7 @@ def _redirect(
     parts: list[CallPart] = []
     for cwd in cwds or (call.cwd,):
         use = word_use(call, target, cwd, access)
-        action = _touch_deed(call, use)
+        action = _touch_action(call, use)
         if action == "write":
             action = "run write"
         elif action == "write outside":
@@ -434,7 +434,7 @@ def _run(
         action: ActionKind = "run" if inside else "run outside"
         named = _named(call, command, cwds)
         return CommandPart(command=command, action=action, cwds=cwds, named=named, inner=inner)
-    near = all(_touch_deed(call, use) == "read" for use in reads)
+    near = all(_touch_action(call, use) == "read" for use in reads)
     action = "run reading" if near else "run reading outside"
     return CommandPart(
         command=command, action=action, cwds=cwds, reading=reading, reads=reads, inner=inner

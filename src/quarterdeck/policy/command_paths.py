@@ -102,7 +102,7 @@ def path_texts(word: ShellWord) -> Iterable[str]:
 def read_use(call: Call, word: ShellWord, cwd: str) -> tuple[PathUse, ...] | None:
     """Return the path that a word names, to be read; None when it is not certain."""
     joined = joined_path(call, written_path(word), cwd)
-    # Where ".." leads depends on links, and nobody has looked.
+    # Where ".." leads depends on links, which were not looked up.
     if "/.." in joined and joined not in call.links:
         return None
     return (path_use_of(call, joined, "read"),)
@@ -178,7 +178,7 @@ def argument_paths(word: ShellWord) -> tuple[str, ...]:
 
 
 def expand_braces(raw: str) -> tuple[ShellWord, ...]:
-    """Return the words that ``a{b,c}`` stands for; nothing when that is not certain."""
+    """Return the words that ``a{b,c}`` expands to; nothing when that is not certain."""
     if "{" not in raw or any(sign in raw for sign in "$`\\'\"()<>"):
         return ()
     texts = _expand(raw)

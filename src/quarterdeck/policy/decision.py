@@ -79,7 +79,7 @@ class Ask(Struct, frozen=True, kw_only=True):
 
     reason: str
     by: tuple[DecisionSource, ...]
-    standing: bool = True
+    can_last: bool = True
     """A standing permission could answer it next time: no ask rule and no doubt is behind it."""
 
 
@@ -87,7 +87,7 @@ Decision: TypeAlias = Allow | Deny | Ask
 
 
 class DecisionStep(Struct, frozen=True, kw_only=True):
-    """One rule or mode held against one part."""
+    """One rule or mode compared with one part."""
 
     part: str
     by: DecisionSource
@@ -129,7 +129,7 @@ def explain(
     trusted: bool = True,
     now: int = 0,
 ) -> Explanation:
-    """Decide like ``decide`` and tell which rules were held against which part."""
+    """Decide like ``decide`` and list which rules were compared with which part."""
     judge = _Judge(call, mode, rules, grants, sandbox, trusted, now)
     judge.steps = []
     decision = judge.decide()
@@ -159,7 +159,7 @@ def decider_of(decision: Allow | Deny) -> Decider:
 
 
 class _Findings(Struct, eq=False):
-    """What the parts of a call came to."""
+    """The results for the parts of a call."""
 
     denied: list[Deny] = field(default_factory=list[Deny])
     asked: list[Ask] = field(default_factory=list[Ask])
@@ -239,7 +239,7 @@ class _Judge:
             return Ask(
                 reason="; ".join(reasons),
                 by=tuple(by),
-                standing=all(ask.standing for ask in found.asked),
+                can_last=all(ask.can_last for ask in found.asked),
             )
         return Allow(by=tuple(found.allowed), containment=self._containment())
 
@@ -276,14 +276,14 @@ class _Judge:
             if fit == "maybe":
                 held = True
                 reason = f"{part.label!r} may be what {print_rule(rule)!r} denies"
-                self.found.asked.append(Ask(reason=reason, by=(_by(rule),), standing=False))
+                self.found.asked.append(Ask(reason=reason, by=(_by(rule),), can_last=False))
         for rule in self.asking:
             fit = touches(rule.pattern, part, self.call)
             self._note(part, rule, fit)
             if fit != "no":
                 held = True
                 reason = f"the rule {print_rule(rule)!r} requires permission for {part.label!r}"
-                self.found.asked.append(Ask(reason=reason, by=(_by(rule),), standing=False))
+                self.found.asked.append(Ask(reason=reason, by=(_by(rule),), can_last=False))
                 break
         return held
 
@@ -328,7 +328,7 @@ class _Judge:
         """Whether a rule would allow the command if nothing were known of what it does."""
         if isinstance(rule.pattern, PathPattern):  # it says what may be read, not by what
             return False
-        answer = mode_answer(self.mode, self._plain_deed(part), self.sandbox)
+        answer = mode_answer(self.mode, self._plain_action(part), self.sandbox)
         return answer in ("allow", "ask") or (answer == "insist" and rule.scope == "call")
 
     def _settle_readings(self) -> None:
@@ -352,7 +352,7 @@ class _Judge:
         """Decide about a command as if nothing were known of what it does."""
         part = reading.part
         assert isinstance(part, CommandPart)
-        plain = replace(part, action=self._plain_deed(part))
+        plain = replace(part, action=self._plain_action(part))
         answer = mode_answer(self.mode, plain.action, self.sandbox)
         by_mode = DecisionSource(kind="mode", text=self.mode)
         if answer == "deny":
@@ -363,7 +363,7 @@ class _Judge:
             self._ask(plain, why)
         self._note_mode(plain, by_mode, answer)
 
-    def _plain_deed(self, part: CommandPart | PathPart) -> ActionKind:
+    def _plain_action(self, part: CommandPart | PathPart) -> ActionKind:
         cwds = part.cwds if isinstance(part, CommandPart) else (self.call.cwd,)
         inside = cwds is not None and all(is_below(cwd, self.call.roots) for cwd in cwds)
         return "run" if inside else "run outside"
@@ -411,7 +411,7 @@ class _Judge:
             if doubt
             else DecisionSource(kind="mode", text=self.mode)
         )
-        self.found.asked.append(Ask(reason=reason, by=(by,), standing=not doubt))
+        self.found.asked.append(Ask(reason=reason, by=(by,), can_last=not doubt))
 
     def _note(self, part: CallPart, rule: Rule, fit: Fit) -> None:
         if self.steps is not None:

@@ -4,8 +4,8 @@
 pattern means the scheme's own; ``:8080`` means that port, ``:*`` any. A deny or ask rule is
 broad: any port, and ``*.example.com`` holds for ``example.com`` too.
 
-A name can lead to any address. Whoever opens the connection classifies the address it got with
-``address_class`` and decides every redirection anew.
+A name can lead to any address. The code that opens the connection classifies the address it got
+with ``address_class`` and decides every redirection anew.
 """
 
 import ipaddress
@@ -51,7 +51,7 @@ _NUMERIC_LABEL = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)", re.IGNORECASE)
 
 
 class UrlTarget(Struct, frozen=True, kw_only=True):
-    """Whom an address asks: an ASCII host in lower case or an IP literal, and the port."""
+    """The server of an address: an ASCII host in lower case or an IP literal, and the port."""
 
     scheme: str
     host: str
@@ -98,7 +98,7 @@ class HostPattern(Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=256)
 def parse_target(url: str) -> UrlTarget | str:
-    """Read whom a URL asks, or say why that is not certain.
+    """Read the server of a URL, or say why that is not certain.
 
     Names a person could misread are not certain: user information before the host
     (``https://good.com@evil.com``), escapes, backslashes, control characters.
@@ -153,7 +153,7 @@ def parse_host(text: str) -> str | None:
 
 
 def address_class(host: str) -> AddressClass:
-    """Say where a host or IP literal leads, as far as its text tells.
+    """Say where a host or IP literal leads, as far as its text shows.
 
     A name that is not known to be local counts as public.
     """

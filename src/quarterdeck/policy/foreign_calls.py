@@ -6,14 +6,15 @@ by its title alone. A doubt is asked about, and deny rules see all that was foun
 """
 
 import posixpath
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Literal, cast
 
 from quarterdeck.wire.tool_calls import ToolKind
 
 from .call import Access, Call, McpTool, PathUse, path_use
+from .shell.command_line import render_argv
 from .shell.parser import MAX_LENGTH
 
 __all__ = ["UNSEEN", "CallContext", "bare_name", "call_from_tool"]
@@ -129,7 +130,7 @@ class CallContext:
     on_unheld: Literal["refuse", "warn"] = "refuse"
     """What to do where the agent could not keep to the mode or a rule."""
     on_violation: Literal["report", "stop"] = "report"
-    """What to do where it did what nobody permitted; reported it is in any case."""
+    """What to do where it did what no one permitted; it is reported in any case."""
 
 
 @dataclass(slots=True)
@@ -158,7 +159,7 @@ def call_from_tool(
     ``locations`` are the paths that it announces; ``title`` is used when it says nothing else,
     and is never certain.
     """
-    mcp = _mcp_tool(name) if name is not None else _told_mcp_tool(title, raw_input)
+    mcp = _mcp_tool(name) if name is not None else _described_mcp_tool(title, raw_input)
     known = _TOOLS.get(bare_name(name or ""))
     found = _Findings()
     if known is not None and kind not in (known, "other") and not _kin(known, kind):
@@ -196,8 +197,10 @@ def _mcp_tool(name: str | None) -> McpTool | None:
     return McpTool(server=server, tool=tool)
 
 
-def _told_mcp_tool(title: str, raw_input: Any) -> McpTool | None:
-    """A tool that is told by its title and its input alike, as codex does; never by one alone."""
+def _described_mcp_tool(title: str, raw_input: Any) -> McpTool | None:
+    """A tool that is described by its title and its input alike, as codex does; never by one
+    alone.
+    """
     if not isinstance(raw_input, dict):
         return None
     fields = cast("dict[str, Any]", raw_input)
@@ -242,6 +245,8 @@ def _read_execution(key: str, value: Any, found: _Findings) -> None:
     if key in _COMMAND_FIELDS:
         _read_command(value, found)
     elif key in _CWD_FIELDS and isinstance(value, str):
+        if found.cwd not in (None, value):
+            found.doubts.append("it names two directories to run in")
         found.cwd = value
     elif key == UNSEEN:
         found.doubts.append(f"the command is not known for certain: {value}")
@@ -271,12 +276,18 @@ def _is_texts(value: Any) -> bool:
 
 def _read_command(value: Any, found: _Findings) -> None:
     if isinstance(value, str):
-        found.command = value
+        line = value
     elif _is_texts(value) and value:
         # A list is an argument vector: no shell splits it, so each word is quoted.
-        found.command = shlex.join(cast("list[str]", value))
+        line = render_argv(cast("list[str]", value))
     else:
         found.doubts.append("its command is not text")
+        return
+    if found.command not in (None, line):
+        # Which of them the tool runs is not known; deny rules see both.
+        found.doubts.append("it names two commands")
+        line = f"{found.command}\n{line}"
+    found.command = line
 
 
 def _complete(kind: ToolKind, found: _Findings, locations: Sequence[str], title: str) -> None:
@@ -316,6 +327,8 @@ def _filled(call: Call, found: _Findings, locations: Sequence[str]) -> Call:
         named.extend(locations)
     call = replace(call, cwd=cwd)
     uses = dict.fromkeys(_use(path, access, call) for path in named)
+    going_back = [path for path in (*named, found.cwd or "") if _goes_back(path)]
+    found.doubts.extend(f"where {path!r} leads is not certain" for path in going_back)
     doubts = tuple(dict.fromkeys(found.doubts))
     return replace(
         call,
@@ -326,6 +339,12 @@ def _filled(call: Call, found: _Findings, locations: Sequence[str]) -> Call:
         doubts=doubts,
         is_partial=found.is_partial,
     )
+
+
+def _goes_back(path: str) -> bool:
+    """Say whether ``..`` follows a name: from a symlink, programs go back to different places."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    return any(part == ".." and before != ".." for before, part in pairwise(parts))
 
 
 def _below_patterns(found: _Findings) -> list[str]:

@@ -110,16 +110,16 @@ class PermissionRefused(Struct, frozen=True):
 
     reason: str
     """For the log and the person."""
-    told: str
+    model_reason: str
     """For the model."""
     option: str | None = None
-    """The option that a person chose; None when policy decided or nobody chose."""
+    """The option that a person chose; None when policy decided or no one chose."""
     cancelled: bool = False
-    """Nobody chose: the request was cancelled."""
+    """No one chose: the request was cancelled."""
 
 
 class HookAdvice(Struct, frozen=True, kw_only=True):
-    """What somebody other than policy and people wishes for a call: a hook."""
+    """The effect that a hook asks for, for one call."""
 
     effect: Literal["allow", "ask"]
     by: Decider
@@ -143,13 +143,13 @@ class QuestionReply(Struct, frozen=True, kw_only=True):
 
 
 class ParentGate(Protocol):
-    """Whom a gate asks that has no person of its own: the session that started this one.
+    """What a gate asks that has no person of its own: the session that started this one.
 
     Cancelling either takes the request back.
     """
 
     async def leave(self, question: PermissionAsked) -> PermissionAnswer:
-        """Ask for leave."""
+        """Ask for permission."""
         ...
 
     async def reply(self, question: QuestionAsked) -> QuestionReply:
@@ -171,15 +171,15 @@ class Gate(Struct, kw_only=True, eq=False):
     """Says what ``sandbox`` is; asked once, before the first command is decided."""
     trusted: bool = True
     attended: bool = True
-    """Whether anybody can answer; if not, what would be asked is refused."""
+    """Whether a person can answer; if not, what would be asked is refused."""
     patience: float | None = None
     """Seconds that a request waits for its answer and is then refused; None: for ever."""
     refused_unattended: int = 0
-    """How many calls were refused because nobody was there."""
+    """How many calls were refused because no one was there."""
     pauses: WaitTimer = field(default_factory=WaitTimer)
     """How long people were waited for."""
     above: ParentGate | None = None
-    """Asked in place of a person; then only the answers are told here."""
+    """Asked in place of a person; then only the answers are reported here."""
     _permissions: dict[RequestId, asyncio.Future[PermissionAnswer]] = field(
         default_factory=dict[RequestId, "asyncio.Future[PermissionAnswer]"]
     )
@@ -197,7 +197,7 @@ class Gate(Struct, kw_only=True, eq=False):
     ) -> PermissionGranted | PermissionRefused:
         """Decide about a call, asking if need be.
 
-        ``urge``: what a hook wishes; it outranks neither a denial nor a rule that asks.
+        ``urge``: the advice of a hook; it outranks neither a denial nor a rule that asks.
         ``sandbox``: what holds this call, where it is not what holds all others.
 
         ``question`` says how it would be asked. Where it has no options it gets ours; where an
@@ -215,7 +215,7 @@ class Gate(Struct, kw_only=True, eq=False):
                 options = self._options(call, question.options)
                 ready = msgspec.structs.replace(question, options=options, reason=urge.reason)
                 return await self._ask_person(emit, ready, call, contained)
-            case Ask(standing=True) if urge is not None and urge.effect == "allow":
+            case Ask(can_last=True) if urge is not None and urge.effect == "allow":
                 await emit(_decided(question, urge.by, allow=True))
                 return PermissionGranted(containment=contained)
             case Allow() as allowed:
@@ -257,14 +257,14 @@ class Gate(Struct, kw_only=True, eq=False):
         return decision.reason if isinstance(decision, Deny) else None
 
     async def judge(self, call: Call) -> "Allow | Deny | Ask":
-        """What rules, grants and mode say about a call; nobody is asked, nothing is told."""
+        """What rules, grants and mode say about a call; no one is asked, nothing is reported."""
         await self.grants.refresh()
         return await self._decide_soon(call)
 
     async def revoke(self, emit: Emit, grant: str, by: Decider) -> bool:
         """Take a grant back at once; False if there is none of that id.
 
-        One for the session is told, so that it stays taken back when the session is loaded.
+        One for the session is reported, so that it stays taken back when the session is loaded.
         """
         found = next((one for one in self.grants.all if one.id == grant), None)
         revoked = await self.grants.revoke(grant)
@@ -318,7 +318,7 @@ class Gate(Struct, kw_only=True, eq=False):
             del self._questions[request]
 
     async def leave(self, emit: Emit, question: PermissionAsked) -> PermissionAnswer:
-        """Put a request to the person as it is, and tell both; policy has no say any more."""
+        """Put a request to the person as it is, and record both; policy is not consulted."""
         try:
             answer = await self._answer(emit, question)
         except asyncio.CancelledError:
@@ -394,7 +394,7 @@ class Gate(Struct, kw_only=True, eq=False):
         question: PermissionAsked,
         answer: PermissionAnswer,
     ) -> None:
-        """Keep a standing answer; one that cannot be kept holds for this call, and is told."""
+        """Keep a standing answer; one that cannot be kept holds for this call, and is reported."""
         from .permission_options import grants_of
 
         grants = grants_of(
@@ -455,11 +455,13 @@ class Gate(Struct, kw_only=True, eq=False):
         if not theirs:
             return ours
         taken = {option.option_id for option in theirs}
-        standing = [o for o in ours if o.kind.endswith("_always") and o.option_id not in taken]
-        # Whoever says "always" means ours: what the agent itself remembers we cannot take back.
+        lasting_options = [
+            o for o in ours if o.kind.endswith("_always") and o.option_id not in taken
+        ]
+        # The one who says "always" means ours: what the agent itself remembers we cannot take back.
         once = [o for o in theirs if not o.kind.endswith("_always")]
         lasting = [o for o in theirs if o.kind.endswith("_always")]
-        return (*once, *standing, *lasting)
+        return (*once, *lasting_options, *lasting)
 
 
 def _resolve(waiting: "asyncio.Future[Any] | None", value: object) -> bool:

@@ -87,7 +87,7 @@ def applicable_rules(
     A grant for a project, session or agent holds for that one only. One whose pattern cannot be
     read holds for nothing if it allows, and for everything if it denies or asks.
     """
-    # Imported where grants are read: whoever only passes them on need not know the grammar.
+    # Imported where grants are read: code that only passes them on does not need the grammar.
     from .grammar import parse_pattern
     from .rules import Rule, RuleSource
 
@@ -210,7 +210,7 @@ class GrantStore:
 
 
 _State: TypeAlias = tuple[int, int, int] | None
-"""What tells one content of a file from another; None where there is no file."""
+"""What distinguishes one content of a file from another; None where there is no file."""
 
 
 def _state(path: Path) -> _State:

@@ -1,7 +1,7 @@
-"""Patterns held against the parts of a call.
+"""Patterns matched with the parts of a call.
 
 ``covers`` is for allow rules and takes a pattern at its narrowest; ``touches`` is for deny and ask
-rules and takes it at its broadest, with ``maybe`` where only running the call would tell.
+rules and takes it at its broadest, with ``maybe`` where only running the call would show.
 """
 
 import posixpath
@@ -90,7 +90,7 @@ def _words_cover(pattern: ShellPattern, run: CommandPart, call: Call) -> bool:
     count = len(pattern.words)
     if len(words) < count or (len(words) > count and not pattern.open_ended):
         return False
-    # An assignment stands for itself: its value is known to be plain text.
+    # An assignment is literal: its value is known to be plain text.
     if any(word.exact != want for word, want in zip(words, pattern.words, strict=False)):
         return False
     named = count - len(command.assignments)
@@ -139,7 +139,7 @@ def _leads_away(word: ShellWord, run: CommandPart, call: Call) -> bool:
 
 
 def _is_unresolved(text: str, cwd: str, call: Call) -> bool:
-    """Say whether ``..`` follows a name, which may be a link, and nobody has looked."""
+    """Say whether ``..`` follows a name that may be a link and was not looked up."""
     names = [part for part in text.split("/") if part not in ("", ".")]
     if ".." not in names:
         return False

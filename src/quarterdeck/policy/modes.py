@@ -151,7 +151,7 @@ def parse_mode(name: str) -> Mode:
 
 
 def mode_answer(mode: Mode, action: ActionKind, sandbox: SandboxState = NO_SANDBOX) -> ModeAnswer:
-    """Say what ``mode`` does with a deed that no rule decides."""
+    """Say what ``mode`` does with an action that no rule decides."""
     if mode == "deny-all":
         return "deny"
     if mode == "full-auto" and sandbox.in_force and _contained(action, sandbox):
@@ -171,11 +171,11 @@ _WITH_SANDBOX = SandboxState(in_force=True)
 
 def is_wider(one: Mode, other: Mode) -> bool:
     """Whether a mode lets something pass that another does not; full-auto as in a sandbox."""
-    deeds: tuple[ActionKind, ...] = get_args(ActionKind)
+    actions: tuple[ActionKind, ...] = get_args(ActionKind)
     return any(
         _ORDER[mode_answer(one, action, _WITH_SANDBOX)]
         > _ORDER[mode_answer(other, action, _WITH_SANDBOX)]
-        for action in deeds
+        for action in actions
     )
 
 

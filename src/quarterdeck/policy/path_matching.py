@@ -1,8 +1,8 @@
-"""Path rules that deny or ask, held against all that a call may read or write.
+"""Path rules that deny or ask, matched with all that a call may read or write.
 
 A rule is taken at its broadest: a path counts wherever in a word it stands, by every name that a
 link gives it, and as what a pattern of the shell may become. Where only running the call would
-tell, the answer is ``maybe``.
+show, the answer is ``maybe``.
 """
 
 import posixpath

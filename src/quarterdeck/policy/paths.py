@@ -1,6 +1,6 @@
 """Paths and path patterns, as text only: no disk is touched.
 
-A pattern is read component by component: ``*`` and ``?`` stay within one, ``**`` stands for any
+A pattern is read component by component: ``*`` and ``?`` stay within one, ``**`` matches any
 number of them, a backslash takes the next character literally. ``/…`` is absolute, ``~/…`` begins
 at the home directory, anything else at the project's root. A pattern that ends in ``/`` means the
 directory and all below.

@@ -37,7 +37,7 @@ from .rules import (
     Scope,
     ShellPattern,
 )
-from .shell.hazards import leading_words, never_standing
+from .shell.hazards import leading_words, never_lasting
 
 __all__ = [
     "PermissionChoice",
@@ -78,7 +78,7 @@ def suggest_grants(
     decision, parts = examine_call(
         call, mode, rules, grants, sandbox=sandbox, trusted=trusted, now=now
     )
-    if not isinstance(decision, Ask) or not decision.standing or mode in ("plan", "read-only"):
+    if not isinstance(decision, Ask) or not decision.can_last or mode in ("plan", "read-only"):
         return ()
     choices = [_patterns(part, call) for part in parts]
     if not choices or not all(choices):
@@ -114,7 +114,7 @@ def _patterns(part: CallPart, call: Call) -> _Choices:
         case CommandPart(action="run reading outside"):
             found = _path_patterns(part.reads, "read", call)
         case CommandPart(command=command):
-            found = () if never_standing(command) else _command_patterns(part)
+            found = () if never_lasting(command) else _command_patterns(part)
         case PathPart(use=use):
             found = _path_patterns((use,), use.access, call)
         case FetchPart(target=target):
@@ -224,7 +224,7 @@ def options_for(
     """
     offers = tuple(suggestions)
     options = [_option("allow_once", "Allow once", "allow-once", PermissionChoice(effect="allow"))]
-    for scope, offer in _standing(offers, project):
+    for scope, offer in _lasting_offers(offers, project):
         choice = _placed(
             PermissionChoice(effect="allow", scope=scope, patterns=offer.patterns), call
         )
@@ -240,7 +240,9 @@ def options_for(
     return tuple(options)
 
 
-def _standing(offers: tuple[Suggestion, ...], project: bool) -> Iterable[tuple[Scope, Suggestion]]:
+def _lasting_offers(
+    offers: tuple[Suggestion, ...], project: bool
+) -> Iterable[tuple[Scope, Suggestion]]:
     """Yield where each offer may be kept, the narrowest first; the wider one never everywhere."""
     for offer in offers:
         yield "session", offer
@@ -328,7 +330,7 @@ def grants_of(
     place = {"session": call.session, "project": call.project, "user": ""}.get(choice.scope)
     if place is None:
         return ()
-    # What was said of one project holds for no other, also where a session moves to another.
+    # An answer for one project applies to no other, also where a session moves to another.
     within = call.project if choice.scope in ("project", "session") else None
     return tuple(
         Grant(

@@ -50,7 +50,7 @@ _KEPT = 1_048_576
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
 """Seconds between two looks at the output: few at the beginning, more for long commands."""
 _PATIENCE = 0.4
-"""Seconds to wait for a client that is told to end a command."""
+"""Seconds to wait for a client that is asked to end a command."""
 _PROBE, _TRIES, _FEWEST = 64, 1000, 4
 """Characters that are looked for, how often, and how few still count as the same output."""
 _GAP = "\n[… some output is missing here …]\n"
@@ -104,7 +104,7 @@ class DelegatedTerminal:
         """Wait until the command has left and its output is here.
 
         Raises:
-            OperatingSystemError: the client cannot tell.
+            OperatingSystemError: the client does not know.
         """
         await asyncio.wait([self._watching])
         if self._exit is None:
@@ -200,7 +200,7 @@ class DelegatedTerminal:
         self._announce()
 
     async def _tell(self, method: Method[Any, Any], params: Any) -> None:
-        """Tell the client to end something; one that does not obey is let be."""
+        """Ask the client to end something; one that does not obey is let be."""
         try:
             await self._link.call(method, params, timeout=_PATIENCE)
         except (QuarterdeckError, TimeoutError) as error:
@@ -220,7 +220,7 @@ class DelegatedTerminals:
         self._open: dict[str, DelegatedTerminal] = {}
         self._given: set[str] = set()
         self._late = BackgroundTasks()
-        """Those that clear away what a client makes after nobody wants it any more."""
+        """Tasks that clear away what a client makes too late."""
 
     def has_given(self, terminal_id: str) -> bool:
         """Whether the client made a terminal of this id, released or not."""
@@ -278,7 +278,7 @@ class DelegatedTerminals:
             raise
 
     async def _clear(self, asking: "asyncio.Future[acp.CreateTerminalResponse]") -> None:
-        """Release a terminal that comes too late: else its command runs on, ended by nobody."""
+        """Release a terminal that comes too late: else its command runs on without an owner."""
         try:
             answer = await asking
             request = acp.ReleaseTerminalRequest(

@@ -6,7 +6,7 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from quarterdeck import __version__
-from quarterdeck.wire.acp.codec import negotiate
+from quarterdeck.wire.acp.connection import negotiate
 from quarterdeck.wire.acp.extensions import STEERING_SUPPORTED
 from quarterdeck.wire.acp.schema import (
     AgentAuthCapabilities,

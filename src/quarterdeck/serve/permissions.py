@@ -53,7 +53,7 @@ def announce_child_call(asked: PermissionAsked) -> acp.ToolCall:
 
 
 def end_child_call(call: str, answered: PermissionAnswered) -> acp.ToolCallUpdate:
-    """The end of what was announced: what becomes of the call is told in the child's session."""
+    """The end of the announced call: the child's session reports its result."""
     allowed = isinstance(answered.outcome, Selected) and (answered.kind or "").startswith("allow")
     return acp.ToolCallUpdate(tool_call_id=call, status="completed" if allowed else "failed")
 
@@ -83,7 +83,7 @@ class RequestForwarder:
                 self._start(asked.request, self._ask_person(asked))
             case PermissionAnswered(request=request) | QuestionAnswered(request=request):
                 if (task := self._asking.get(request)) is not None:
-                    task.cancel()  # the client is told that nobody waits any more
+                    task.cancel()  # the client gets a cancellation
             case _:
                 pass
 

@@ -12,10 +12,9 @@ import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from quarterdeck.wire.acp import schema as acp
-from quarterdeck.wire.acp.connection import AcpConnection
+from quarterdeck.wire.acp.connection import AcpConnection, Router
 from quarterdeck.wire.acp.errors import AUTH_REQUIRED
 from quarterdeck.wire.acp.extensions import SESSION_STEERING
-from quarterdeck.wire.acp.router import Router
 from quarterdeck.wire.errors import QuarterdeckError, RpcError
 from quarterdeck.wire.rpc.errors import INVALID_PARAMS
 from quarterdeck.wire.rpc.handler import RpcLimits

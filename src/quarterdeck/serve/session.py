@@ -1,7 +1,7 @@
 """An open session on a connection: its prompts, updates, permission requests and child sessions.
 
 A child is announced on its parent's session, then its own updates follow under its own id, and at
-its end it is idle. Nobody else hears of them: the call that waits shows how far they got.
+its end it is idle. A client without support for children sees only the progress of the call.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ _UPDATE: Notification[_Note] = Notification(name="session/update", params=_Note,
 
 
 class ServedChildSessions:
-    """Tells one client of one session's children, and of theirs.
+    """Sends one client the updates of one session's children, and of theirs.
 
     Args:
         translator: makes one for a child.
@@ -79,7 +79,7 @@ class ServedChildSessions:
         self._ended: set[SessionId] = set()
 
     def notice(self, record: Record) -> None:
-        """Take a record of the parent that was sent: a child that starts is told from there on."""
+        """Take a record of the parent that was sent: a child that starts is followed from then."""
         match record.event:
             case ChildStarted(child=child) as started:
                 work = self._tell(record.session, started, record.seq)
@@ -96,7 +96,7 @@ class ServedChildSessions:
             await asyncio.wait(over)
 
     async def close(self) -> None:
-        """Tell nothing more."""
+        """Send nothing more."""
         tasks = tuple(self._telling.values())
         for task in tasks:
             task.cancel()
@@ -125,7 +125,7 @@ class ServedChildSessions:
         records = self._journal.follow(after, child)
         async with aclosing(records):
             async for record in records:
-                # As in a replay: its prompt is shown, its settings are nobody's to change.
+                # As in a replay: its prompt is shown, its settings cannot be changed.
                 for update in translator.translate(record, is_replay=True):
                     note = acp.SessionNotification(session_id=child, update=update)
                     await self._connection.send(acp.SESSION_UPDATE, note)
@@ -180,7 +180,7 @@ class ServedPromptQueue:
             raise
 
     def leave(self) -> None:
-        """Let the next one go; those that were cancelled hear of it in their order."""
+        """Let the next one go; those that were cancelled are answered in their order."""
         while self._waiting:
             following = self._waiting.popleft()
             is_cancelled = following in self._cancelled
@@ -201,10 +201,10 @@ class UpdatePump:
     """Sends what a session's log says to the client.
 
     There is one task, and so one order. Starting again ends the one before: whatever is loaded
-    twice is replayed, and never told twice from then on.
+    twice is replayed, and never sent twice from then on.
 
     Args:
-        translator: makes one, told whether it will see the session from its first record on.
+        translator: makes one; takes whether it will see the session from its first record on.
         send: sends one update; raises ``LinkError`` when the client is gone.
         notice: takes each record that is new, after its updates were sent; must not wait.
     """
@@ -225,7 +225,7 @@ class UpdatePump:
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
     async def start(self, *, after: int, replay_until: int = 0, first: Updates = ()) -> None:
-        """Begin behind a sequence number; up to ``replay_until`` it is the past that is told.
+        """Begin behind a sequence number; up to ``replay_until`` records are sent as history.
 
         Nothing is sent before the caller waits for something; ``first`` is sent before all else.
         """
@@ -291,7 +291,7 @@ class UpdatePump:
 
 
 class ServedSession:
-    """One session for one client. Made and closed by the ``Desk``."""
+    """One session for one client. Made and closed by ``ConnectionSessions``."""
 
     def __init__(
         self,
@@ -323,7 +323,7 @@ class ServedSession:
         )
 
     async def begin(self, *, after: int) -> None:
-        """Tell what follows a sequence number, once the caller's answer is on its way.
+        """Send what follows a sequence number, once the caller's answer is on its way.
 
         An answer is written in the same step in which its handler returns, and the pump begins
         in a later one: no client sees an update of a session that it does not know.
@@ -331,7 +331,7 @@ class ServedSession:
         await self._pump.start(after=after, first=(self._commands,))
 
     async def replay(self) -> None:
-        """Tell the whole past; returns when it was sent. What comes later follows it."""
+        """Send the whole history; returns when it was sent. What comes later follows it."""
         until = self.session.last_seq
         await self._pump.start(after=0, replay_until=until)
         await self._pump.caught_up(until)
@@ -341,7 +341,7 @@ class ServedSession:
         """Run a turn, after those asked for earlier; every update of it was sent when this returns.
 
         A prompt that still waits when turns are cancelled is answered as cancelled, in its order;
-        the model never hears of it.
+        it is never sent to the model.
 
         Raises:
             RpcError: the turn failed, or too many prompts wait.
@@ -356,7 +356,7 @@ class ServedSession:
             self._queue.leave()
 
     def prompt_unattended(self, content: tuple[ContentBlock, ...]) -> None:
-        """Run a turn whose end nobody waits for; the client sees its updates."""
+        """Run a turn without waiting for its end; the client sees its updates."""
         self._unattended.start(self._run_unattended(content), name=f"prompt {self.session.id}")
 
     async def _run_unattended(self, content: tuple[ContentBlock, ...]) -> None:

@@ -146,14 +146,14 @@ class ConnectionSessions:
         )
 
     async def load(self, request: acp.LoadSessionRequest) -> acp.LoadSessionResponse:
-        """Go on with a session and tell its whole past first."""
+        """Go on with a session and send its whole history first."""
         async with self._locks[request.session_id]:
             hosted, _ = await self._reopen(request)
             await hosted.replay()
         return acp.LoadSessionResponse(modes=hosted.modes, config_options=hosted.session.options)
 
     async def resume(self, request: acp.ResumeSessionRequest) -> acp.ResumeSessionResponse:
-        """Go on with a session and tell nothing of its past."""
+        """Go on with a session without sending its history."""
         async with self._locks[request.session_id]:
             hosted, is_new = await self._reopen(request)
             if is_new:
@@ -161,7 +161,7 @@ class ConnectionSessions:
         return acp.ResumeSessionResponse(modes=hosted.modes, config_options=hosted.session.options)
 
     async def fork(self, request: acp.ForkSessionRequest) -> acp.ForkSessionResponse:
-        """Begin a session with the past of another."""
+        """Begin a session with the history of another."""
         roots = await _check_places(request.cwd, request.additional_directories)
         delegation = self._delegation()
         session = await self._agent.fork(

@@ -66,7 +66,7 @@ class _Terminal:
     way: _Way
     output: str = ""
     is_cut: bool = False
-    told_at: int = 0
+    sent_at: int = 0
 
     def add(self, data: str) -> None:
         self.output += data
@@ -96,7 +96,7 @@ class UpdateTranslator:
 
     Args:
         client: what the client takes; it gets nothing else.
-        is_clients_terminal: tells the terminals that the client runs from ours.
+        is_clients_terminal: distinguishes the terminals that the client runs from ours.
         knows_cost: the records begin with the session's first, so that costs can be summed.
     """
 
@@ -221,7 +221,7 @@ class UpdateTranslator:
         return is_new
 
     def _way(self, terminal_id: str, *, is_replay: bool) -> _Way:
-        if is_replay:  # the terminals of the past are gone
+        if is_replay:  # the terminals of a replay are gone
             return "text"
         if self._is_clients_terminal(terminal_id):
             return "client"
@@ -269,9 +269,9 @@ class UpdateTranslator:
         if terminal.way == "meta":
             meta = _terminal_meta(event)
             return (acp.ToolCallUpdate(tool_call_id=terminal.call, meta=meta),)
-        if isinstance(event, TerminalExited) or time - terminal.told_at < _EVERY:
+        if isinstance(event, TerminalExited) or time - terminal.sent_at < _EVERY:
             return ()  # the end of the call shows the rest
-        terminal.told_at = time
+        terminal.sent_at = time
         shown = _shown(self._calls[terminal.call])
         return (acp.ToolCallUpdate(tool_call_id=terminal.call, content=shown),)
 

@@ -239,7 +239,7 @@ class ProcessExit(Struct, frozen=True, kw_only=True):
 
     @property
     def is_success(self) -> bool:
-        """The process said that all went well."""
+        """The process exited with success."""
         return self.code == 0
 
     def __str__(self) -> str:
@@ -262,7 +262,7 @@ class Process(Protocol):
 
     ``receive``, ``send`` and ``close`` make it a byte stream: what the child prints on standard
     output comes in, what is sent goes to its standard input. Standard error is read from the
-    first byte on whether anybody looks or not; its end is kept.
+    first byte on, with or without a reader; its end is kept.
 
     Every process has to be ended (``end``, or ``async with``), also one that left by itself: only
     then is its whole tree known to be gone.
@@ -281,11 +281,11 @@ class Process(Protocol):
     async def receive(self) -> bytes:
         """The next bytes of standard output; ``b""`` at the end.
 
-        The child is held back while nobody receives. The stream ends when the child has left and
-        everything it wrote before was delivered, even if a grandchild still holds the pipe.
+        The child is held back until its output is received. The stream ends when the child has left
+        and everything it wrote before was delivered, even if a grandchild still holds the pipe.
 
         Raises:
-            Busy: Another task is receiving.
+            LinkBusyError: Another task is receiving.
         """
         ...
 
@@ -296,7 +296,7 @@ class Process(Protocol):
             LinkClosedError: We closed standard input.
             LinkBrokenError: The child closed it or is gone, or an earlier send was cancelled half
                 way.
-            Busy: Another task is sending.
+            LinkBusyError: Another task is sending.
         """
         ...
 
@@ -415,7 +415,7 @@ class Terminals(Protocol):
         """The terminal of this id.
 
         Raises:
-            NoSuchTerminal: The id is unknown or released.
+            NoSuchTerminalError: The id is unknown or released.
         """
         ...
 

@@ -1,6 +1,6 @@
 """What a child gets to see of our environment, and where its program is.
 
-An allow-list: keys and tokens of ours reach no child unless somebody names them.
+An allow-list: keys and tokens of ours reach no child unless they are named.
 """
 
 import os
@@ -80,10 +80,10 @@ def find_program(command: str, environment: Mapping[str, str], cwd: str) -> str:
 
 
 def search_folders(projects: Iterable[str], path: str | None = None) -> list[str]:
-    """The folders of ``path`` (ours, if not given) for programs that nobody asked us to run.
+    """The folders of ``path`` (ours, if not given) for programs that the user did not ask for.
 
-    None that depends on where we are, and none in a project: what lies there was put there by
-    whoever could write to it, agents among them. Blocks.
+    None that depends on where we are, and none in a project: what lies there may come from
+    anyone with write access, agents among them. Blocks.
     """
     tops = [f"{top.rstrip('/')}/" for top in map(os.path.realpath, projects) if top != os.sep]
     folders = (os.environ.get("PATH", _DEFAULT_PATH) if path is None else path).split(os.pathsep)

@@ -28,6 +28,7 @@ __all__ = [
     "CommandNotFoundError",
     "FileChangedError",
     "GitError",
+    "GitUnavailableError",
     "GitUnsafeError",
     "NoSuchDirectoryError",
     "NoSuchPathError",
@@ -156,6 +157,10 @@ class NoSuchTerminalError(OperatingSystemError):
 
 class GitError(OperatingSystemError):
     """Git is missing, took too long or failed; the message has its words."""
+
+
+class GitUnavailableError(GitError):
+    """Git did not run to its end: it is not installed, could not be started or took too long."""
 
 
 class NotARepositoryError(GitError):

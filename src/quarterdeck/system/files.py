@@ -84,7 +84,7 @@ def _fill(descriptor: int, data: bytes, old: os.stat_result | None) -> None:
         with suppress(PermissionError):  # only root may give a file away
             if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
                 os.chown(descriptor, old.st_uid, old.st_gid)
-        # As the kernel does for whoever writes: other content does not get another's rights.
+        # As the kernel does on a write: other content does not get another's rights.
         os.fchmod(descriptor, modes.S_IMODE(old.st_mode) & ~(modes.S_ISUID | modes.S_ISGID))
     os.fsync(descriptor)
 

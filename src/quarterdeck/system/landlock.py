@@ -115,7 +115,7 @@ def _restrict_files(writable: Iterable[str], *, network: bool) -> None:
 def _allow(handle: int, place: str, changes: int) -> None:
     try:
         opened = os.open(place, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:  # what is not there needs no leave
+    except OSError:  # what is not there needs no rule
         return
     try:
         if not stat.S_ISDIR(os.fstat(opened).st_mode):

@@ -1,9 +1,9 @@
-"""Paths that cannot leave their roots, also when somebody swaps a directory during the call.
+"""Paths that cannot leave their roots, also when a directory is swapped during the call.
 
 A check of the text followed by a use of the text can be raced. So a path is walked here name by
 name from an open root, each directory opened by its parent's descriptor and never through a
 symlink; symlinks are read and resolved by us. What comes out is a ``ConfinedPath``: an open
-directory and one name in it. Whoever uses the place uses the descriptor, and a later swap changes
+directory and one name in it. Callers use the descriptor, and a later swap changes
 nothing.
 
 ``..`` goes back along the directories that were opened, as in POSIX: after a symlink it is the
@@ -70,7 +70,7 @@ def real_directory(path: bytes, *, make: bool = False) -> Generator[int, None, N
     """Open a directory by its real, absolute path, and keep it open meanwhile.
 
     No symlink is passed on the way, so that what is done by the descriptor is done where the path
-    says, whoever swaps directories at the same time. ``make``: missing ones are made.
+    says, even if directories are swapped at the same time. ``make``: missing ones are made.
 
     Raises:
         OSError: it is not there, or a symlink or something else is in the way.
@@ -87,7 +87,7 @@ def real_directory(path: bytes, *, make: bool = False) -> Generator[int, None, N
             except FileNotFoundError:
                 if not make:
                     raise
-                with suppress(FileExistsError):  # somebody else made it: as good
+                with suppress(FileExistsError):  # another process made it: as good
                     os.mkdir(name, dir_fd=opened)
                 below = os.open(name, _DIRECTORY, dir_fd=opened)
             os.close(opened)
@@ -98,7 +98,7 @@ def real_directory(path: bytes, *, make: bool = False) -> Generator[int, None, N
 
 
 def path_error(path: str, error: OSError | ValueError) -> PathError:
-    """The error of this room for what the operating system said about ``path``."""
+    """The error of this room for an error of the operating system about ``path``."""
     if isinstance(error, ValueError):
         return PathRefusedError(path, f"it is not a valid path ({error})")
     if error.errno == errno.ENOENT:
@@ -300,7 +300,7 @@ class Roots:
 
 
 def _make_directory(name: str, parent: int) -> None:
-    with suppress(FileExistsError):  # somebody else made it: as good
+    with suppress(FileExistsError):  # another process made it: as good
         os.mkdir(name, dir_fd=parent)
 
 

@@ -82,7 +82,7 @@ def peek_exit(pid: int) -> ProcessExit | None:
             done, status = os.waitpid(pid, os.WNOHANG)
             return _exit_of(os.waitstatus_to_exitcode(status)) if done else None
         found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:  # somebody else has reaped it: how it ended is lost
+    except ChildProcessError:  # it was reaped elsewhere: how it ended is lost
         return ProcessExit()
     if found is None:
         return None
@@ -133,7 +133,7 @@ async def end_tree(
 ) -> None:
     """Ask, then SIGTERM, then SIGKILL; each to the whole tree, each with its deadline.
 
-    ``ask`` tells the first process to leave; ``wait_for_exit`` waits until it has. The first
+    ``ask`` asks the first process to leave; ``wait_for_exit`` waits until it has. The first
     process must not have been reaped, so that its group is still its own. Returns as soon as
     nothing is left, whatever the stage.
 
@@ -182,7 +182,7 @@ def _signal(tree: ProcessTree, number: int, signalled: set[tuple[int, str]]) -> 
         signalled.add((one.pid, one.start))
         send_signal(one, number)
         if number != signal.SIGKILL:
-            send_signal(one, signal.SIGCONT)  # a stopped process cannot act on what it was told
+            send_signal(one, signal.SIGCONT)  # a stopped process cannot act on a signal
     return {one.pid for one in found}
 
 

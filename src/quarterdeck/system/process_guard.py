@@ -73,7 +73,7 @@ class ProcessGuard:
         if self._pipe >= 0:
             try:
                 os.write(self._pipe, line.encode())
-            except BrokenPipeError:  # somebody killed it: a new one learns everything anew
+            except BrokenPipeError:  # it was killed: a new one learns everything anew
                 self._drop()
             else:
                 return
@@ -101,7 +101,7 @@ class ProcessGuard:
             os.close(theirs)
         self._pipe = ours
         self._pid = child.pid
-        # It outlives us on purpose: Popen must not complain that nobody waited for it.
+        # It outlives us on purpose: Popen must not complain that it was not waited for.
         child.returncode = 0
 
     def _drop(self) -> None:

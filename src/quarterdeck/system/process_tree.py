@@ -93,7 +93,7 @@ def find_processes(
 
 
 def send_signal(one: ProcessInfo, number: int) -> bool:
-    """Send a signal, unless the process id was given to somebody else meanwhile.
+    """Send a signal, unless the process id was reused meanwhile.
 
     False when the process is gone or not ours to signal.
     """

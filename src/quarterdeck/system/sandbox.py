@@ -13,12 +13,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -32,9 +32,11 @@ from quarterdeck.system.paths import Roots
 from quarterdeck.system.process_guard import ProcessGuard
 from quarterdeck.system.seccomp import has_seccomp, seccomp_program
 from quarterdeck.system.spawn import Confinement, open_data
+from quarterdeck.wire.git_link import read_git_link
 
 __all__ = [
     "SANDBOX_VARIABLE",
+    "LinkedDirectory",
     "NoSandboxError",
     "Sandbox",
     "SandboxKind",
@@ -45,9 +47,45 @@ __all__ = [
     "detect_sandbox",
     "detect_sandbox_now",
     "detect_sealed_sandbox",
+    "find_linked_directory",
     "probe_bubblewrap",
     "probe_landlock",
 ]
+
+_SHARED = ("objects", "refs/heads", "logs/refs/heads")
+_SETTINGS = ("commondir", "gitdir", "config.worktree")
+
+
+class LinkedDirectory(NamedTuple):
+    """Where git writes for a linked worktree; all paths are real and exist.
+
+    A sandbox that confines a command to the worktree lets it write there as well, as far as a
+    commit needs it: not to hooks, settings, other worktrees or references of ours.
+    """
+
+    writable: tuple[str, ...]
+    read_only: tuple[str, ...]
+    """What stays as it is although it lies in a writable directory."""
+    common: str
+    """What git reads for every worktree of the repository: settings, references, exclusions."""
+
+
+def find_linked_directory(top: str) -> LinkedDirectory | None:
+    """Where git writes for the linked worktree at ``top``; None: it is none, or a link leads away
+    from its repository.
+    """
+    link = read_git_link(top)
+    if link is None:
+        return None
+    common, own = link.common_dir, link.git_dir
+    # Names may be no text, and are joined as they are.
+    places = [f"{common}/{name}" for name in _SHARED]
+    shared = [path for path in places if os.path.isdir(path)]  # noqa: PTH112
+    if any(os.path.realpath(path) != path for path in shared):
+        return None
+    kept = [f"{own}/{name}" for name in _SETTINGS if os.path.lexists(f"{own}/{name}")]
+    return LinkedDirectory(writable=(own, *shared), read_only=tuple(kept), common=common)
+
 
 SandboxKind: TypeAlias = Literal["bubblewrap", "landlock", "none"]
 
@@ -68,7 +106,7 @@ class Sandbox:
     program: str = ""
     """The path of bwrap."""
     seals: bool = False
-    """A sealed command changes nothing and talks with nobody, so that it may run unasked."""
+    """A sealed command changes nothing and cannot communicate, so that it may run unasked."""
 
     @property
     def is_there(self) -> bool:
@@ -248,8 +286,10 @@ class SandboxedTerminals:
     """The ``Terminals`` port with every command in the sandbox.
 
     ``sealed``: commands can change nothing but temporary files, and have no network, whatever
-    else is given. ``hidden`` directories are empty inside, where the sandbox can do that. With
-    bubblewrap a command that a signal ended has the exit code 128 + the signal's number.
+    else is given. ``hidden`` directories are empty inside, where the sandbox can do that;
+    ``readable`` ones are shown though they lie below ``/tmp`` or in a hidden one. ``commits``:
+    in a linked worktree commands can write what a commit writes outside of it. With bubblewrap a
+    command that a signal ended has the exit code 128 + the signal's number.
     """
 
     def __init__(
@@ -259,11 +299,15 @@ class SandboxedTerminals:
         *,
         writable: Sequence[PathLike] = (),
         hidden: Sequence[PathLike] = (),
+        readable: Sequence[PathLike] = (),
         network: bool = False,
         sealed: bool = False,
+        commits: bool = True,
         guard: ProcessGuard | None = None,
     ) -> None:
         self._roots = roots
+        self._readable = tuple(os.fspath(path) for path in readable)
+        self._commits = commits
         self._sandbox = sandbox
         self._writable = tuple(os.fspath(path) for path in writable)
         self._hidden = tuple(os.fspath(path) for path in hidden)
@@ -307,7 +351,7 @@ class SandboxedTerminals:
 
     def _remove_placeholders(self) -> None:
         for path in self._placeholders:
-            with suppress(OSError):  # somebody has put something there, or another session did this
+            with suppress(OSError):  # something was put there, or another session did this
                 os.rmdir(path)  # noqa: PTH106
         self._placeholders.clear()
 
@@ -319,23 +363,28 @@ class SandboxedTerminals:
         if self._scratch is None:
             self._scratch = tempfile.mkdtemp(prefix="quarterdeck-scratch-")
         roots = tuple(os.path.realpath(root) for root in self._roots.directories)
-        shown = tuple(sorted(self._shown))
+        shown = (*sorted(self._shown), *map(os.path.realpath, self._readable))
         hidden = tuple(map(os.path.realpath, self._hidden))
         if self._sealed:
             return SandboxProfile(
                 scratch=self._scratch, sealed=True, readable=(*shown, *roots), hidden=hidden
             )
-        kept = self._kept(roots)
+        kept, linked = self._kept(roots), _find_linked(roots) if self._commits else []
         return SandboxProfile(
             writable=(
                 *roots,
+                *(path for each in linked for path in each.writable),
                 *map(os.path.realpath, self._writable),
                 *(path for path, changes in kept if changes),
             ),
             scratch=self._scratch,
             network=self._network,
-            read_only=tuple(path for path, changes in kept if not changes),
-            readable=shown,
+            read_only=(
+                *(path for path, changes in kept if not changes),
+                *(path for each in linked for path in each.read_only),
+            ),
+            # Below /tmp it would be missing.
+            readable=(*shown, *(each.common for each in linked)),
             hidden=hidden,
         )
 
@@ -344,6 +393,11 @@ class SandboxedTerminals:
             return []
         self._placeholders.update(filter(None, map(bubblewrap.make_settings_folder, roots)))
         return [each for root in roots for each in bubblewrap.protected_paths(root)]
+
+
+def _find_linked(roots: Iterable[str]) -> list[LinkedDirectory]:
+    """Where git writes for those roots that are linked worktrees: who works there may commit."""
+    return [found for root in roots if (found := find_linked_directory(root)) is not None]
 
 
 class SandboxedSystem:

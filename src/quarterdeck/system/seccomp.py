@@ -178,8 +178,8 @@ def seccomp_program(
     """The filter in the kernel's form, as ``bwrap --seccomp`` reads it.
 
     ``internet`` allows sockets of IP. ``shared_memory`` allows memory and queues of System V and
-    POSIX, which are harmless in a name space of their own. ``signals`` allows to send some, to
-    whom is for others to hold. Local sockets are never allowed, but for pairs of streams.
+    POSIX, which are harmless in a name space of their own. ``signals`` allows to send some; their
+    targets are limited elsewhere. Local sockets are never allowed, but for pairs of streams.
     """
     architecture, column = _ARCHITECTURES[os.uname().machine]
     lines: list[_Line] = [

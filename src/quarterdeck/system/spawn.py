@@ -147,7 +147,7 @@ def _run(
     tree = ProcessTree(mark, child.pid, start_of(child.pid))
     try:
         guard.started(tree)
-    except OSError:  # nobody would end it after our death: not started then
+    except OSError:  # nothing would end it after our death: not started then
         os.killpg(child.pid, signal.SIGKILL)
         os.waitpid(child.pid, 0)
         pipes.close_ours()
@@ -258,7 +258,7 @@ class _Terminal:
 
 
 def set_size(terminal: int, columns: int, rows: int) -> None:
-    """Tell a pseudo-terminal how large its window is; who runs in it is told."""
+    """Set the window size of a pseudo-terminal; the programs in it get a signal."""
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
@@ -275,7 +275,7 @@ def _directory(command: CommandSpec, roots: Roots | None) -> str:
 
 
 def _spawn_error(name: str, program: str, error: OSError | ValueError) -> SpawnError:
-    """What the operating system said, in our words."""
+    """The operating system's error, in our words."""
     if isinstance(error, ValueError) or error.errno in _SHORTAGES:
         return SpawnError(name, f"Command {name!r} cannot be started: {error}.")
     if error.errno != errno.ENOENT:

@@ -4,7 +4,7 @@ There is one per owner process, started with the first child. It reads lines fro
 (``+mark`` and ``=mark pid start`` when a tree begins, ``-mark`` when it is gone) and waits for the
 owner to die. Then it kills every process of the trees that are left, and leaves.
 
-It ignores the signals that a terminal or a supervisor sends to everybody, and does not
+It ignores the signals that a terminal or a supervisor sends to a whole group, and does not
 depend on the pipe alone: a forked copy of the owner may hold it open.
 """
 
@@ -55,7 +55,7 @@ def _handle_of(owner: int) -> int:
 
 
 def _what_is_left(rest: bytes) -> list[bytes]:
-    """The lines still in the pipe after the owner's death, though somebody else holds it open."""
+    """The lines still in the pipe after the owner's death, though another process holds it open."""
     os.set_blocking(0, False)
     try:
         while data := os.read(0, 65536):

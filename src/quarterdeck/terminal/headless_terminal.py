@@ -1,8 +1,8 @@
-"""A program in a terminal without a window: runs whether somebody looks or not.
+"""A program in a terminal without a window: runs with and without viewers.
 
 The screen is always up to date, because what the program draws is read at once. Viewers come and
 go; each gets the screen as it is and then what follows, and one that is slow gets the screen again
-instead of holding anybody up.
+instead of holding up the others.
 """
 
 import asyncio
@@ -114,7 +114,7 @@ class PtyProcess(LocalProcess):
     """A process whose three streams are a terminal, which controls it.
 
     What it prints is received as it draws it, what is sent is typed. Asking it to leave hangs its
-    terminal up. The stream ends when nobody has the terminal open any more.
+    terminal up. The stream ends when no process has the terminal open any more.
     """
 
     def __init__(self, started: StartedChild, guard: ProcessGuard) -> None:
@@ -122,7 +122,7 @@ class PtyProcess(LocalProcess):
         self._terminal = started.stdout
 
     def resize(self, columns: int, rows: int) -> None:
-        """Change the size of its terminal; it is told. Nothing happens when it is closed."""
+        """Change the size of its terminal; it gets a signal. Nothing happens when it is closed."""
         if self._stdout.is_open:
             set_size(self._terminal, columns, rows)
 
@@ -260,7 +260,7 @@ class HeadlessTerminal:
         await self.write(encode_paste(text, self.screen.modes))
 
     def resize(self, columns: int, rows: int) -> None:
-        """Change the size; the program and all viewers are told."""
+        """Change the size; the program and all viewers are notified."""
         self.screen.resize(columns, rows)
         self._process.resize(*self.screen.size)
         self._tell(TerminalResized(*self.screen.size))
@@ -331,12 +331,12 @@ class HeadlessTerminal:
                     self._answers += answer
                     self._has_answers.set()
                 self._tell(TerminalWritten(data))
-                # A program that draws without end must not keep everybody else from running.
+                # A program that draws without end must not keep other tasks from running.
                 await asyncio.sleep(0)
         except LinkError as error:
             _log.debug("%r can no longer be read: %s", self, error)
         except Exception:
-            # An emulator's own fault: the screen stands still, and whoever looks for why finds it.
+            # An emulator's own fault: the screen stands still, and the log has the reason.
             _log.exception("%r: its emulator failed", self)
 
     async def _leave(self) -> None:

@@ -1,8 +1,8 @@
-"""What a fake agent really does to the disk, if it may: so that the disk tells what it did.
+"""What a fake agent really does to the disk, if it may: so that the disk shows what it did.
 
 Prompts have the same words for every fake: ``do`` is done as the real agent would, after asking or
-as far as its flags go; ``sneak`` and ``sneak-run`` are done unasked and told; ``hide`` is not even
-told. See ``docs/fake-agent.md``.
+as far as its flags go; ``sneak`` and ``sneak-run`` are done unasked and reported; ``hide`` is not
+even reported. See ``docs/fake-agent.md``.
 """
 
 import subprocess
@@ -58,7 +58,7 @@ class DiskAction:
 
 
 def parse_action(words: str) -> DiskAction:
-    """The deed that ``read PATH``, ``edit PATH TEXT`` or ``run COMMAND`` names.
+    """The action that ``read PATH``, ``edit PATH TEXT`` or ``run COMMAND`` names.
 
     Raises:
         ValueError: it is none of these.
@@ -77,5 +77,5 @@ def parse_action(words: str) -> DiskAction:
 
 
 def parse_sneak(name: str, rest: str) -> DiskAction:
-    """The deed of ``sneak PATH TEXT``, ``hide PATH TEXT`` or ``sneak-run COMMAND``."""
+    """The action of ``sneak PATH TEXT``, ``hide PATH TEXT`` or ``sneak-run COMMAND``."""
     return parse_action(f"{'run' if name == 'sneak-run' else 'edit'} {rest}")

@@ -177,7 +177,7 @@ class _Connection(asyncio.Protocol):
         self._lost = asyncio.Event()
         self._transport: asyncio.Transport | None = None
 
-    # What asyncio tells us.
+    # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)

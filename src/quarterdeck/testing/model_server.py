@@ -67,7 +67,7 @@ _INSERTS = {"garbage": _GARBAGE, "badjson": _BAD_JSON, "unknown": _UNKNOWN}
 
 @dataclass(slots=True, kw_only=True)
 class RecordedRequest:
-    """A request that the server was sent, and what became of it."""
+    """A request that the server was sent, and its outcome."""
 
     number: int
     time: float
@@ -189,7 +189,7 @@ class ModelServer:
                 self._log.add(record)
 
     async def _answer(self, exchange: HttpExchange, record: RecordedRequest) -> str:
-        """Answer a request and say what became of it."""
+        """Answer a request and return its outcome."""
         path = _AGENT.sub("", record.path.partition("?")[0].rstrip("/"), count=1)
         body = _object(record.body)
         if record.method == "POST" and body is not None:

@@ -27,10 +27,20 @@ class SessionMemory:
         """Begin a turn with this prompt."""
         self.prompts.append(prompt)
         self.turns += 1
+        self._write()
+
+    def _write(self) -> None:
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
             kept = {"prompts": self.prompts, "turns": self.turns}
             self._path(self.id).write_text(json.dumps(kept))
+
+    def fork(self, turns: int) -> str:
+        """Make another session of the first turns; gives its id."""
+        self.id = self._new()
+        self.prompts, self.turns = self.prompts[:turns], turns
+        self._write()
+        return self.id
 
     def _new(self) -> str:
         """Ids count up, so that tests can name them."""

@@ -33,7 +33,7 @@ __all__ = [
 
 
 class FakeTuiDisplay:
-    """A terminal in raw mode; ``chrome`` is what stands below everything that was said."""
+    """A terminal in raw mode; ``chrome`` is what is drawn below all messages."""
 
     def __init__(self) -> None:
         self._before: list[Any] = termios.tcgetattr(0)
@@ -90,7 +90,7 @@ class FakeTuiDisplay:
         return "\r\n".join(self._chrome)
 
     def _write(self, text: str) -> None:
-        # In one piece, so that nobody sees the half of it.
+        # In one piece, so that no half of it is ever visible.
         text = f"\x1b[?2026h{text}\x1b[?2026l"
         self.raw(text.encode("utf-8", "surrogateescape"))
 
@@ -172,6 +172,8 @@ class FakeTui:
         self._keyboard = keyboard
         self._is_saying = False
         self._says = 0
+        self.hesitation = 0.0
+        """Seconds in which it shows a prompt and nothing of what it does with it."""
 
     # Drawing
 
@@ -227,6 +229,9 @@ class FakeTui:
         self._is_saying = False
         first = prompt.split("\n", 1)[0][:60]
         self._drawing.say((f"> {first}",))
+        if self.hesitation:
+            self.ready()
+            time.sleep(self.hesitation)
         self._box("", "  working · esc to interrupt")
         try:
             for line in prompt.split("\n"):
@@ -300,7 +305,7 @@ class FakeTui:
         self.say(output)
 
     def action(self, action: DiskAction, output: str) -> None:
-        """Tell of something that is done."""
+        """Report an action that is done."""
         self.tool(action.title)
 
     def _choose(self, keys: dict[str, bool]) -> bool:
@@ -358,13 +363,14 @@ class FakeTui:
         return accepted or kind == "update"
 
 
-def _typed(tui: FakeTui, keyboard: FakeTuiKeyboard) -> None:
+def _typed(tui: FakeTui, keyboard: FakeTuiKeyboard, lag: float = 0.0) -> None:
     typed = ""
     tui.ready()
     while True:
         pressed = keyboard.read()
         if pressed is None:
             continue
+        time.sleep(lag)
         match pressed.key:
             case "paste":
                 typed += pressed.text
@@ -385,11 +391,20 @@ def _typed(tui: FakeTui, keyboard: FakeTuiKeyboard) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run it; without arguments those of this process count."""
-    parser = argparse.ArgumentParser(prog="tui", description=__doc__)
-    parser.add_argument("--session-id", dest="session")
-    parser.add_argument("--resume")
-    parser.add_argument("--model")
-    parser.add_argument("--dialog", action="append", default=[])
+    parser = argparse.ArgumentParser(
+        prog="tui", description="A fake agent that has only a terminal; its prompts are commands."
+    )
+    parser.add_argument("--session-id", dest="session", help="id of the new session")
+    parser.add_argument("--resume", help="id of the session to resume")
+    parser.add_argument("--model", help="ignored")
+    parser.add_argument(
+        "--dialog",
+        action="append",
+        default=[],
+        help="ask this at the start: trust, update or login",
+    )
+    parser.add_argument("--lag", type=float, default=0.0, help="seconds that each key takes")
+    parser.add_argument("--hesitation", type=float, default=0.0, help="seconds before it begins")
     parser.add_argument("--deaf", action="store_true", help="ignore hang-ups and SIGTERM")
     chosen = parser.parse_args(arguments)
     memory = SessionMemory("tui", chosen.resume)
@@ -404,9 +419,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with FakeTuiDisplay() as drawing:
         signal.signal(signal.SIGWINCH, lambda _signal, _frame: drawing.anew())
         tui = FakeTui(drawing, keyboard, memory)
+        tui.hesitation = chosen.hesitation
         try:
             if all(tui.dialog(kind) for kind in chosen.dialog):
-                _typed(tui, keyboard)
+                _typed(tui, keyboard, chosen.lag)
         except (EOFError, OSError):
             os._exit(0)
 

@@ -1,4 +1,4 @@
-"""What a model has been told and has said, free of any vendor's form.
+"""What was sent to a model, and its replies, free of any vendor's form.
 
 These are the persisted values from which the native agent rebuilds its requests byte for byte;
 what people see (chunks, diffs, terminals) are events of their own.
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class TextPart(Value, frozen=True, kw_only=True, tag_field="type", tag="text"):
-    """Text said by either side."""
+    """Text of either side."""
 
     text: str
     signature: str | None = None
@@ -62,7 +62,7 @@ ResultPart: TypeAlias = TextPart | ImagePart
 
 
 class ToolResultPart(Value, frozen=True, kw_only=True, tag_field="type", tag="tool_result"):
-    """What the model is told of a tool call."""
+    """The result of a tool call as it is sent to the model."""
 
     id: str
     content: tuple[ResultPart, ...]

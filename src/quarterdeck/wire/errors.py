@@ -83,10 +83,10 @@ class RpcError(QuarterdeckError):
         self.code = code
         self.message = message
         self.data = data
-        super().__init__(f"{self.told} ({code})")
+        super().__init__(f"{self.description} ({code})")
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """The message, and what ``data`` says beyond it, for a person."""
         details = _details_of(self.data)
         if details is None or details in self.message:

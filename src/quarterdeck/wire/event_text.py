@@ -1,9 +1,10 @@
-"""An event in one line, for people and for models: said once, used by every output.
+"""An event in one line, for people and for models: one description, used by every output.
 
-The text is as the agent wrote it: whoever shows it escapes what a terminal would act on, cuts it
+The text is as the agent wrote it: its user escapes what a terminal would act on, cuts it
 and puts a sign before it. A text may have further lines where a reason has.
 """
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -17,13 +18,17 @@ from .content import (
     TextContent,
 )
 from .events import (
+    ChangesLanded,
     Checkpointed,
     ChildEnded,
+    CommandRan,
     CompactionChanged,
+    ConflictChanged,
     Event,
     GoalEnded,
     GoalSet,
     GrantRevoked,
+    LandingFailed,
     ModeChanged,
     ModelCallFinished,
     NoticePosted,
@@ -37,6 +42,7 @@ from .events import (
     RateLimited,
     Redone,
     RetryScheduled,
+    ReviewCommented,
     Rewound,
     SessionChanged,
     SessionEnded,
@@ -48,12 +54,17 @@ from .events import (
     TurnEnded,
     TurnStarted,
     UnknownEvent,
+    WorktreeAssigned,
+    WorktreeReleased,
 )
+from .ids import SessionId
 from .permissions import Decider, QuestionAction, Selected
+from .worktrees import ConflictFile
 
 __all__ = [
     "REQUEST_PREFIXES",
     "EventText",
+    "NameFinder",
     "Severity",
     "describe_content",
     "describe_event",
@@ -61,6 +72,15 @@ __all__ = [
 ]
 
 Severity: TypeAlias = Literal["quiet", "info", "warning", "error", "question"]
+
+
+NameFinder: TypeAlias = Callable[[SessionId], str | None]
+"""Finds the name of an agent; None: nobody knows it."""
+
+
+def _no_name(session: SessionId) -> str | None:
+    del session
+    return None
 
 
 class EventText(NamedTuple):
@@ -105,9 +125,14 @@ def describe_content(content: ContentBlock) -> str:
             return f"[{resource.uri}]" + (f"\n{resource.text}" if resource.text else "")
 
 
-def describe_event(event: Event) -> EventText | None:
-    """What to say of an event and how bad it is; None: nothing that a person needs to see."""
+def describe_event(event: Event, find_name: NameFinder = _no_name) -> EventText | None:
+    """What to say of an event and how bad it is; None: nothing that a person needs to see.
+
+    ``find_name``: the name of another agent that the event is about.
+    """
     match event:
+        case ConflictChanged(files=files, other=other):
+            return _conflict(files, find_name(other))
         case Prompted():
             return EventText("info", _prompt(event))
         case PromptDropped(reason=reason):
@@ -120,7 +145,7 @@ def describe_event(event: Event) -> EventText | None:
             severity: Severity = "info" if status == "completed" else "warning"
             return EventText(severity, f"call {status}{_because(reason or None)}")
         case _:
-            return _session(event) or _request(event) or _aside(event)
+            return _session(event) or _request(event) or _worktree(event) or _aside(event)
 
 
 def _prompt(event: Prompted) -> str:
@@ -193,8 +218,8 @@ def _request(event: Event) -> EventText | None:
         case QuestionAsked(text=text):
             return EventText("quiet", f"question for another agent: {text}")
         case QuestionAnswered(action=action, by=by, content=content):
-            told = ", ".join(f"{name}: {value}" for name, value in (content or {}).items())
-            return EventText("quiet", f"question {_REPLIES[action]} by {_who(by)}{_because(told)}")
+            reply = ", ".join(f"{name}: {value}" for name, value in (content or {}).items())
+            return EventText("quiet", f"question {_REPLIES[action]} by {_who(by)}{_because(reply)}")
         case _:
             return None
 
@@ -230,6 +255,49 @@ def _aside(event: Event) -> EventText | None:
             return _end(event)
         case _:
             return None
+
+
+def _worktree(event: Event) -> EventText | None:
+    match event:
+        case WorktreeAssigned(worktree=tree):
+            branch = f" on {tree.branch}" if tree.branch else ""
+            return EventText("quiet", f"works in the worktree {_last(tree.path)}{branch}")
+        case WorktreeReleased(path=path, how=how, trash=trash):
+            kept = f", kept as {trash}" if trash else ""
+            return EventText("info", f"worktree {how}: {path}{kept}")
+        case CommandRan(purpose=purpose, command=command, exit_code=code):
+            end = "stopped" if code is None else f"exit {code}"
+            severity: Severity = "quiet" if code == 0 else "warning"
+            return EventText(severity, f"{purpose} command: {command} ({end})")
+        case ChangesLanded(into=into, method=method, commit=commit):
+            return EventText("info", f"landed on {into} ({method}, {commit[:10]})")
+        case LandingFailed(into=into, reason=reason):
+            return EventText("warning", f"not landed on {into}{_because(reason)}")
+        case ReviewCommented(comment=comment):
+            where = f"{comment.path}:{comment.line}"
+            return EventText("info", f"comment on {where} ({comment.state}): {comment.text}")
+        case _:
+            return None
+
+
+def _last(path: str) -> str:
+    """The name of a worktree: the start of the session tells where it is."""
+    return path.rstrip("/").rpartition("/")[2] or path
+
+
+def _conflict(files: tuple[ConflictFile, ...], other: str | None) -> EventText:
+    if not files:
+        return EventText("quiet", f"no longer conflicts with {other or 'the other agent'}")
+    named = ", ".join(_conflict_file(file) for file in files[:5])
+    more = f" and {len(files) - 5} more" if len(files) > 5 else ""
+    hard = any(file.kind == "text" for file in files)
+    name = other or "another agent"
+    words = f"conflicts with {name} in" if hard else f"changes the same as {name}:"
+    return EventText("warning", f"{words} {named}{more}")
+
+
+def _conflict_file(file: ConflictFile) -> str:
+    return f"{file.path} ({', '.join(file.symbols[:3])})" if file.symbols else file.path
 
 
 def _compaction(event: CompactionChanged) -> EventText | None:

@@ -9,12 +9,13 @@ A run of a session begins with ``SessionOpened`` or ``SessionResumed`` and ends 
 renamed, archived). A new member must be handled wherever events are matched: the type checker
 finds those places through ``assert_never``. The session's own events are in ``session_events``,
 those about a full window in ``context_events``, those about going back in ``checkpoint_events``,
-those of sub-agents and goals in ``child_events`` and ``goal_events``; all are imported from here.
+those of sub-agents and goals in ``child_events`` and ``goal_events``, those about worktrees in
+``worktree_events``; all are imported from here.
 """
 
 from typing import Any, Literal, TypeAlias
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, field
 
 from .content import ContentBlock
 from .conversation import Message, ToolResultPart
@@ -47,23 +48,40 @@ from .session_events import (
     SessionOpened,
     SessionResumed,
     SessionSpawned,
+    SharedFile,
 )
 from .settings import PlanEntry
 from .tool_calls import ToolCallContent, ToolCallEnd, ToolCallLocation, ToolCallStatus, ToolKind
 from .usage import ContextUsage, Cost, TokenUsage
 from .values import Value
+from .worktree_events import (
+    ChangesCounted,
+    ChangesLanded,
+    CommandRan,
+    ConflictChanged,
+    LandingFailed,
+    ReviewCommented,
+    ReviewMarked,
+    WorktreeAssigned,
+    WorktreeEvent,
+    WorktreeReleased,
+)
 
 __all__ = [
     "EMPTY_TURN",
+    "ChangesCounted",
+    "ChangesLanded",
     "Checkpointed",
     "ChildEnd",
     "ChildEnded",
     "ChildRef",
     "ChildStarted",
+    "CommandRan",
     "CommandsChanged",
     "CompactionChanged",
     "CompactionChunk",
     "CompactionStatus",
+    "ConflictChanged",
     "ContextAdded",
     "EndOfSession",
     "Event",
@@ -71,6 +89,7 @@ __all__ = [
     "GoalEnded",
     "GoalSet",
     "GrantRevoked",
+    "LandingFailed",
     "MessageChunk",
     "MessagePinned",
     "MessageUnpinned",
@@ -93,6 +112,8 @@ __all__ = [
     "Redone",
     "ResultsCleared",
     "RetryScheduled",
+    "ReviewCommented",
+    "ReviewMarked",
     "Rewound",
     "SessionChanged",
     "SessionEnded",
@@ -100,6 +121,7 @@ __all__ = [
     "SessionResumed",
     "SessionSpawned",
     "Severity",
+    "SharedFile",
     "StopReason",
     "TerminalExited",
     "TerminalOutput",
@@ -112,6 +134,9 @@ __all__ = [
     "TurnStarted",
     "UnknownEvent",
     "UsageReported",
+    "WorktreeAssigned",
+    "WorktreeEvent",
+    "WorktreeReleased",
 ]
 
 StopReason: TypeAlias = Literal[
@@ -153,8 +178,8 @@ class Prompted(Value, frozen=True, kw_only=True, tag_field="type", tag="prompted
     """With origin ``agent``: the session that sent it."""
     steers: bool = False
     """Injected into the running turn rather than starting one."""
-    told: tuple[ContentBlock, ...] | None = None
-    """What the model is told instead of ``content``: what a command stands for; nothing at all
+    model_content: tuple[ContentBlock, ...] | None = field(default=None, name="told")
+    """What the model is sent instead of ``content``: what a command stands for; nothing at all
     where the command was answered without it. None: ``content``. Native agent only."""
 
 
@@ -190,7 +215,7 @@ class ModelCallFinished(
 
     model: str
     reply: Message | None = None
-    """What the model said, whole; None when the call failed."""
+    """The model's reply, whole; None when the call failed."""
     stop: str | None = None
     """The vendor's own stop word."""
     usage: TokenUsage | None = None
@@ -230,7 +255,7 @@ class ToolCallStarted(Value, frozen=True, kw_only=True, tag_field="type", tag="t
     call: ToolCallId
     title: str
     name: str | None = None
-    """The tool's own name, where the agent tells it."""
+    """The tool's own name, where the agent reports it."""
     kind: ToolKind = "other"
     status: ToolCallStatus = "pending"
     content: tuple[ToolCallContent, ...] = ()
@@ -265,7 +290,7 @@ class ToolCallEnded(Value, frozen=True, kw_only=True, tag_field="type", tag="too
     locations: tuple[ToolCallLocation, ...] | UnsetType = UNSET
     raw_output: Any | UnsetType = UNSET
     result: ToolResultPart | None = None
-    """What the model was told. Native agent only."""
+    """What the model was sent. Native agent only."""
 
 
 class TerminalOutput(Value, frozen=True, kw_only=True, tag_field="type", tag="terminal_output"):
@@ -290,7 +315,7 @@ class PlanChanged(Value, frozen=True, kw_only=True, tag_field="type", tag="plan_
 
 
 class PermissionAsked(Value, frozen=True, kw_only=True, tag_field="type", tag="permission_asked"):
-    """A tool call needs leave; after its start, before it runs, answered exactly once."""
+    """A tool call needs permission; after its start, before it runs, answered exactly once."""
 
     request: RequestId
     call: ToolCallId
@@ -311,7 +336,7 @@ class PermissionAsked(Value, frozen=True, kw_only=True, tag_field="type", tag="p
 class PermissionAnswered(
     Value, frozen=True, kw_only=True, tag_field="type", tag="permission_answered"
 ):
-    """The answer to a ``PermissionAsked``, exactly once, whoever gave it.
+    """The answer to a ``PermissionAsked``, exactly once, no matter who gave it.
 
     Where a rule decides at once it stands alone, so that every decision is in the log.
     """
@@ -323,13 +348,13 @@ class PermissionAnswered(
     kind: str | None = None
     """The kind of the chosen option."""
     feedback: str | None = None
-    """What the person told the agent along with a denial."""
+    """What the person wrote to the agent along with a denial."""
 
 
 class PermissionViolated(
     Value, frozen=True, kw_only=True, tag_field="type", tag="permission_violated"
 ):
-    """A call was done that nobody permitted, or that was refused; right after the call's end.
+    """A call was done that no one permitted, or that was refused; right after the call's end.
 
     Only of agents that we did not write: they say what they have done, and did not ask before. Or
     files changed in a turn in which none may; once, before the turn's end.
@@ -338,7 +363,7 @@ class PermissionViolated(
     request: RequestId
     """Names this violation; no request of that id was asked."""
     call: ToolCallId | None = None
-    """None: no call that the agent told of."""
+    """None: no call that the agent reported."""
     title: str
     reason: str
     """What was against it."""
@@ -364,7 +389,7 @@ class QuestionAsked(Value, frozen=True, kw_only=True, tag_field="type", tag="que
     """A page to visit instead of a form."""
     call: ToolCallId | None = None
     to: SessionId | None = None
-    """The session whose agent shall answer; None: a person."""
+    """The session whose agent is to answer; None: a person."""
     child: ChildRef | None = None
     """The child of the session that asks; as in ``PermissionAsked``."""
 
@@ -379,7 +404,7 @@ class QuestionAnswered(Value, frozen=True, kw_only=True, tag_field="type", tag="
 
 
 class UsageReported(Value, frozen=True, kw_only=True, tag_field="type", tag="usage_reported"):
-    """Figures from the agent, at any time; each field stands for itself and replaces."""
+    """Figures from the agent, at any time; each field replaces its last value."""
 
     context: ContextUsage | None = None
     session_tokens: TokenUsage | None = None
@@ -398,7 +423,7 @@ class RateLimited(Value, frozen=True, kw_only=True, tag_field="type", tag="rate_
 
 
 class NoticePosted(Value, frozen=True, kw_only=True, tag_field="type", tag="notice"):
-    """Something worth telling the person, from the agent or from us; at any time."""
+    """A notice for the person, from the agent or from us; at any time."""
 
     title: str
     severity: Severity = "info"
@@ -410,7 +435,7 @@ EMPTY_TURN = NoticePosted(
     severity="warning",
     description="The agent or its model may have failed without saying so.",
 )
-"""Told before the end of a turn of which nothing can be seen."""
+"""Reported before the end of a turn of which nothing can be seen."""
 
 
 class UnknownEvent(Value, frozen=True, kw_only=True, tag_field="type", tag="unknown"):
@@ -469,5 +494,6 @@ Event: TypeAlias = (
     | ChildEnded
     | GoalSet
     | GoalEnded
+    | WorktreeEvent
     | UnknownEvent
 )

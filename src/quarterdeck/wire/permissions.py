@@ -24,7 +24,7 @@ class PermissionOption(AcpValue, frozen=True, kw_only=True):
     """One choice that an asker offers.
 
     ``kind`` is a ``PermissionKind``; a kind that we do not know is kept as it came and never
-    counts as leave.
+    counts as permission.
     """
 
     option_id: str
@@ -52,7 +52,7 @@ class Selected(AcpValue, frozen=True, kw_only=True, tag_field="outcome", tag="se
 
 
 class Cancelled(AcpValue, frozen=True, kw_only=True, tag_field="outcome", tag="cancelled"):
-    """Nobody chose: the turn was cancelled, the asker died, or the wait ran out."""
+    """No choice was made: the turn was cancelled, the asker died, or the wait ran out."""
 
 
 PermissionOutcome: TypeAlias = Selected | Cancelled

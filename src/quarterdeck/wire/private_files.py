@@ -1,7 +1,7 @@
 """Files and directories for their owner alone, whatever the umask; blocks for a moment.
 
-What we keep (transcripts, grants, trust, drafts) is nobody else's business, and whoever could write
-it could grant. What an earlier version or a careless copy left open is closed when it is used.
+What we keep (transcripts, grants, trust, drafts) is private, and write access to it would be enough
+to grant. What an earlier version or a careless copy left open is closed when it is used.
 """
 
 import os
@@ -54,7 +54,7 @@ def open_private(path: Path | str, flags: int) -> int:
 
 
 def close_to_others(path: Path) -> None:
-    """Take everybody else's access to a file of ours away; nothing where there is none."""
+    """Take the access of others to a file of ours away; nothing where there is none."""
     try:
         status = path.lstat()
         if stat.S_ISREG(status.st_mode) and _is_open(status):

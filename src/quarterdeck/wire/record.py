@@ -7,7 +7,7 @@ with the raw object inside, so that a log written by a newer program stays reada
 an earlier form is read as the form of today (``_migrate``); what is written is always that one.
 
 A file name that is no UTF-8 reaches us as a lone surrogate, a tool may hand over any object. Such
-a thing must not end a turn: it is written down as well as it can be, and the model is told the
+a thing must not end a turn: it is written down as well as it can be, and the model is sent the
 same.
 """
 

@@ -51,6 +51,7 @@ __all__ = [
     "SessionOpened",
     "SessionResumed",
     "SessionSpawned",
+    "SharedFile",
 ]
 
 GoalEnd: TypeAlias = Literal["reached", "limit", "stuck", "refused"]
@@ -102,7 +103,7 @@ class ChildRef(Value, frozen=True, kw_only=True):
     path: tuple[str, ...] = ()
     """Names from the child of the session at the top down to this one."""
     call: ToolCallId | None = None
-    """Its call that needs leave, in its own session."""
+    """Its call that needs permission, in its own session."""
 
 
 class ChildStarted(Value, frozen=True, kw_only=True, tag_field="type", tag="child_started"):
@@ -125,7 +126,7 @@ class ChildEnded(Value, frozen=True, kw_only=True, tag_field="type", tag="child_
     call: ToolCallId
     how: ChildEnd
     answer: str = ""
-    """What the model is told, cut to the size of a result."""
+    """What is sent to the model, cut to the size of a result."""
     usage: TokenUsage | None = None
     """With all that its own children took."""
     cost: Cost | None = None
@@ -137,10 +138,10 @@ killed it."""
 
 
 class SessionSpawned(Value, frozen=True, kw_only=True, tag_field="type", tag="session_spawned"):
-    """A fleet starts a session, and how it shall be; first of all, and again before later runs.
+    """A fleet starts a session with these options; first of all, and again before later runs.
 
     The second form of this event. The first had the fields of ``options`` at its top; ``record``
-    reads it. Values of variables and headers are left out here, whoever makes the event.
+    reads it. Values of variables and headers are always left out here.
     """
 
     name: str
@@ -151,7 +152,7 @@ class SessionSpawned(Value, frozen=True, kw_only=True, tag_field="type", tag="se
     lead: bool = False
     """It has the tools to start agents of its own."""
     forked_from: SessionId | None = None
-    """The session whose past it shares."""
+    """The session whose history it shares."""
 
     def __post_init__(self) -> None:
         kept = self.options.without_values()
@@ -199,7 +200,7 @@ class SessionChanged(Value, frozen=True, kw_only=True, tag_field="type", tag="se
     name: str | UnsetType = UNSET
     """What a fleet calls it."""
     mode: str | UnsetType = UNSET
-    """Our permission mode; the agent's own is told by ``ModeChanged``."""
+    """Our permission mode; ``ModeChanged`` reports the agent's own."""
     archived: bool | UnsetType = UNSET
     """Put away: kept, and left out of lists."""
 
@@ -237,6 +238,15 @@ class SessionEnded(Value, frozen=True, kw_only=True, tag_field="type", tag="sess
     """The last lines of the agent's stderr, secrets masked."""
 
 
+class SharedFile(Value, frozen=True, kw_only=True):
+    """A file that changed while several agents worked, and nothing says which of them did it."""
+
+    path: str
+    """For people."""
+    agents: tuple[str, ...]
+    """The names of the others."""
+
+
 class Checkpointed(Value, frozen=True, kw_only=True, tag_field="type", tag="checkpointed"):
     """A turn changed files and can be undone; at most once a turn, before its end or later."""
 
@@ -244,13 +254,16 @@ class Checkpointed(Value, frozen=True, kw_only=True, tag_field="type", tag="chec
     manifest: str
     """The digest of the list of changes, which is kept beside the log."""
     changed: int
-    """How many files: created, changed and deleted ones."""
+    """How many files: created, changed and deleted ones; 0: it may have changed some, and why
+    that is not known is in ``uncovered``."""
     created: int = 0
     deleted: int = 0
     paths: tuple[str, ...] = ()
     """Some of the files, for people."""
     uncovered: tuple[str, ...] = ()
     """What cannot be brought back, for people."""
+    shared: tuple[SharedFile, ...] = ()
+    """Some of the files that other agents may have changed at the same time."""
 
 
 class Rewound(Value, frozen=True, kw_only=True, tag_field="type", tag="rewound"):
@@ -258,7 +271,7 @@ class Rewound(Value, frozen=True, kw_only=True, tag_field="type", tag="rewound")
 
     to: TurnId
     conversation: bool = False
-    """What was said from that turn up to here is no longer told to the model."""
+    """Messages from that turn up to here are no longer sent to the model."""
     files: tuple[TurnId, ...] = ()
     """The turns whose changes to files were taken back."""
     restored: str | None = None
@@ -268,7 +281,11 @@ class Rewound(Value, frozen=True, kw_only=True, tag_field="type", tag="rewound")
     kept: tuple[str, ...] = ()
     """Files that could not be brought back and are as they were."""
     forced: bool = False
-    """Files that somebody had changed since were overwritten."""
+    """Files that had been changed since were overwritten."""
+    merged: tuple[str, ...] = ()
+    """Files in which later changes by others stay."""
+    reasons: tuple[str, ...] = ()
+    """Why, for each of ``kept``; empty: they are not stored."""
 
 
 class Redone(Value, frozen=True, kw_only=True, tag_field="type", tag="redone"):
@@ -279,6 +296,8 @@ class Redone(Value, frozen=True, kw_only=True, tag_field="type", tag="redone"):
     changed: int = 0
     kept: tuple[str, ...] = ()
     forced: bool = False
+    merged: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
 
 
 CompactionStatus: TypeAlias = Literal["in_progress", "completed", "failed", "cancelled"]
@@ -294,9 +313,9 @@ class CompactionChanged(
     summary: str | None = None
     error: str | None = None
     through: int | None = None
-    """With ``completed``: how many messages the summary stands for. Native agent only."""
+    """With ``completed``: how many messages the summary replaces. Native agent only."""
     kept: tuple[Part, ...] = ()
-    """What is told whole beside the summary: prompts, pinned messages, the plan …"""
+    """What is sent whole beside the summary: prompts, pinned messages, the plan …"""
     usage: TokenUsage | None = None
     """What writing the summary took; a turn that waited for it counts it as its own."""
     cost: Cost | None = None
@@ -310,24 +329,24 @@ class CompactionChunk(Value, frozen=True, kw_only=True, tag_field="type", tag="c
 
 
 class ResultsCleared(Value, frozen=True, kw_only=True, tag_field="type", tag="results_cleared"):
-    """Old results of tools are no longer told, only what they were; at any time, each further."""
+    """Old results of tools are no longer sent, only what they were; at any time, each further."""
 
     through: int
     """Results in this many messages from the beginning."""
     longest: int | None = None
-    """Those that are told still are cut to about so many characters; None: told as notes."""
+    """Those still sent are cut to about so many characters; None: sent as notes."""
 
 
 class ContextAdded(Value, frozen=True, kw_only=True, tag_field="type", tag="context_added"):
-    """The model is told something that nobody typed: a nested instructions file, a hook's word.
+    """The model is sent something that no person typed: a nested instructions file, a hook's text.
 
-    At any time; told when no result of a tool is awaited. Survives every compaction.
+    At any time; sent when no result of a tool is awaited. Survives every compaction.
     """
 
     source: str
     """The file, or the hook; the same again replaces what survives."""
     text: str
-    """What the model is told, to the letter."""
+    """What is sent to the model, verbatim."""
 
 
 class MessagePinned(Value, frozen=True, kw_only=True, tag_field="type", tag="message_pinned"):
@@ -336,7 +355,7 @@ class MessagePinned(Value, frozen=True, kw_only=True, tag_field="type", tag="mes
     message: MessageId
     content: tuple[ContentBlock, ...]
     new: bool = False
-    """The model has not heard it yet and is told it now."""
+    """The model has not seen it yet and is sent it now."""
 
 
 class MessageUnpinned(Value, frozen=True, kw_only=True, tag_field="type", tag="message_unpinned"):

@@ -14,6 +14,7 @@ from msgspec import field
 from msgspec.structs import asdict, replace
 
 from .values import Value
+from .worktrees import WorktreeOptions
 
 __all__ = ["AgentMcpServer", "SessionLimits", "SessionOptions", "find_unsupported", "list_set"]
 
@@ -92,6 +93,9 @@ class SessionOptions(Value, frozen=True, kw_only=True):
     """Absolute. Empty, for a session that is resumed: where it worked before."""
     roots: tuple[str, ...] = ()
     """Further directories that it may work in, absolute."""
+    worktree: WorktreeOptions | None = None
+    """Work in a git worktree of the repository around ``cwd``; a fleet makes it. In the log
+    ``cwd`` is in the worktree already."""
     transport: str | None = None
     """How the agent is reached; None: the first that starts."""
     model: str | None = None

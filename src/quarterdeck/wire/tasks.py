@@ -38,7 +38,7 @@ def start_task(
 ) -> "asyncio.Task[T]":
     """Start a task that the caller keeps, and awaits or cancels.
 
-    What it raises is raised where it is awaited; the event loop logs what nobody asked for.
+    What it raises is raised where it is awaited; the event loop logs what is never retrieved.
     """
     return asyncio.create_task(work, name=name, context=context)
 
@@ -88,7 +88,7 @@ class BackgroundTasks:
         """Do something to its end: cancelling this stops the waiting, not the work.
 
         Raises:
-            Exception: whatever the work raises; logged if nobody waits for it any more.
+            Exception: whatever the work raises; logged if there is no waiter any more.
         """
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)

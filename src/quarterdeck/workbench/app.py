@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
     from .layout.files import LayoutFiles
     from .screens.main import MainScreen
-    from .screens.permission import PermissionScreen
-    from .screens.question import QuestionScreen
+    from .screens.permission import PermissionCard
+    from .screens.question import QuestionForm
     from .screens.trust import TrustScreen
 
 __all__ = ["Workbench", "exit_on_signals", "is_terminal_gone"]
@@ -70,7 +70,8 @@ def is_terminal_gone() -> bool:
 
 
 def exit_on_signals(on_exit: Callable[[int], None]) -> None:
-    """Leave in good order when told to end: whoever just dies leaves the terminal as it was drawn.
+    """Leave in good order when asked to end: the one who just dies leaves the terminal as it was
+    drawn.
 
     ``on_exit`` gets the exit code that a shell gives for the signal.
     """
@@ -142,7 +143,7 @@ class Workbench(App[None]):
             self, context, self.fleet_actions, queue=self.queue, show_message=self.show_message
         )
         self.keyboard = KeyDispatcher(self, preferences, self.commands.run_named)
-        self.requests = RequestPresenter(self, context, self.fleet_actions)
+        self.requests = RequestPresenter(self, lambda: self.main, context, self.fleet_actions)
         self._draft_saver = DraftSaver(self, context.drafts, self.show_message)
         self.prompts = PromptSender(
             self,
@@ -175,8 +176,6 @@ class Workbench(App[None]):
     def is_typed_through(self) -> bool:
         """Whether keys go to a terminal."""
         return self.keyboard.is_typed_through
-
-    # Its life
 
     def get_default_screen(self) -> Screen[None]:
         """The screen below all others."""
@@ -241,8 +240,6 @@ class Workbench(App[None]):
         registered = cast("Any", super())._register(parent, *widgets, **how)
         guard_custom_widgets(parent, widgets)
         return registered
-
-    # What parts need from it
 
     def show_message(self, words: str, is_bad: bool = False) -> None:
         """Show a line for some time."""
@@ -320,7 +317,7 @@ class Workbench(App[None]):
 
     def _offer(self) -> None:
         """Show a request of the agent in view, unless the person is in the middle of something."""
-        self.requests.offer(is_typing=bool(self.main.chat.text) or self.is_typed_through)
+        self.requests.offer(self.is_typed_through)
 
     # What widgets report
 
@@ -372,6 +369,10 @@ class Workbench(App[None]):
         arguments = {"path": event.path, "line": event.line, "how": event.how}
         self.work(self.screen_controller.call("open_file", arguments))
 
+    @on(Panel.CommandWanted)
+    def _command_wanted(self, event: Panel.CommandWanted) -> None:
+        self.commands.run_named(event.command, event.words)
+
     @on(Panel.AgentWanted)
     def _agent_wanted(self, event: Panel.AgentWanted) -> None:
         self.work(self.show_agent(event.session, event.seq))
@@ -383,24 +384,24 @@ class Workbench(App[None]):
 
     # What screens report that are imported when they are first shown
 
-    def on_permission_screen_put_off(
-        self, event: "PermissionScreen.PutOff | QuestionScreen.PutOff"
+    def on_permission_card_put_off(
+        self, event: "PermissionCard.PutOff | QuestionForm.PutOff"
     ) -> None:
         """Keep a request or a question open."""
         self.requests.put_off(event.item)
 
-    on_question_screen_put_off = on_permission_screen_put_off
+    on_question_form_put_off = on_permission_card_put_off
 
-    def on_permission_screen_answered(self, event: "PermissionScreen.Answered") -> None:
+    def on_permission_card_answered(self, event: "PermissionCard.Answered") -> None:
         """Send the decision to the fleet."""
         self.work(self.requests.answer(event))
 
-    def on_question_screen_filled(self, event: "QuestionScreen.Filled") -> None:
+    def on_question_form_filled(self, event: "QuestionForm.Filled") -> None:
         """Keep what is filled in."""
         if self.requests.keep(event.item, event.saved):
             self._draft_saver.save_soon()
 
-    def on_question_screen_replied(self, event: "QuestionScreen.Replied") -> None:
+    def on_question_form_replied(self, event: "QuestionForm.Replied") -> None:
         """Send the answer to the fleet."""
         self.work(self.requests.reply(event))
 

@@ -2,116 +2,173 @@
 
 from typing import TYPE_CHECKING
 
+from textual.widgets import Input, TextArea
+
+from .stores.inbox import draft_key
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from textual.app import App
 
     from quarterdeck.fleet.api import InboxItem
 
     from .context import WorkbenchContext
     from .fleet_actions import FleetActions
-    from .screens.permission import PermissionScreen
-    from .screens.question import QuestionScreen
+    from .screens.main import MainScreen
+    from .screens.permission import PermissionCard, PermissionScreen
+    from .screens.question import QuestionForm, QuestionScreen
 
 __all__ = ["RequestPresenter"]
 
 
 class RequestPresenter:
-    """Shows one request at a time over everything else.
+    """Brings one request at a time under the person's fingers.
+
+    A request of the agent whose chat has the focus stands in that chat, above the input; one of
+    another agent, and one for which the chat has no room, comes in a dialog.
 
     Args:
         app: shows screens.
+        find_main: the screen with the chats.
         context: the requests and the agent in view.
         actions: sends the answers.
     """
 
     def __init__(
-        self, app: "App[None]", context: "WorkbenchContext", actions: "FleetActions"
+        self,
+        app: "App[None]",
+        find_main: "Callable[[], MainScreen]",
+        context: "WorkbenchContext",
+        actions: "FleetActions",
     ) -> None:
         self._app = app
+        self._find_main = find_main
         self._app_context = context
         self._actions = actions
         self._opened: PermissionScreen | QuestionScreen | None = None
 
     @property
-    def current(self) -> "PermissionScreen | QuestionScreen | None":
-        """The request on the screen."""
+    def dialog(self) -> "PermissionScreen | QuestionScreen | None":
+        """The dialog with a request, while it is on top."""
         return self._opened if self._app.screen is self._opened else None
+
+    @property
+    def current(self) -> "PermissionCard | QuestionForm | None":
+        """What the keys are for, if that is a request."""
+        if (dialog := self.dialog) is not None:
+            return dialog.query_one("PermissionCard, QuestionForm")  # pyright: ignore[reportReturnType]
+        slot = self._find_main().panel.requests
+        is_there = len(self._app.screen_stack) == 1 and slot.has_focus_within
+        return slot.card if is_there else None
 
     def open_next(self) -> bool:
         """Show what to answer next; False if nothing waits."""
         item = self._app_context.inbox.next(self._app_context.focused)
         if item is None or self.current is not None:
             return item is not None
-        self._open(item)
+        self._present(item)
         return True
 
     def open(self, request: str) -> None:
         """Show a request by its id."""
         for item in self._app_context.inbox.items:
-            if item.request == request and self.current is None:
-                self._open(item)
+            if item.request == request and self.dialog is None:
+                self._present(item)
 
-    def offer(self, is_typing: bool) -> None:
-        """Show a new request of the agent in view, unless the person is busy with something."""
-        if is_typing or len(self._app.screen_stack) > 1:
+    def offer(self, is_typed_through: bool) -> None:
+        """Bring up a request of the agent in view, unless the person is busy with something.
+
+        ``is_typed_through``: keys go to a terminal.
+        """
+        # A timer may fire while the workbench closes and has no screen any more.
+        is_busy = len(self._app.screen_stack) != 1 or self.current is not None
+        if is_busy or is_typed_through or self._is_typing:
             return
         item = self._app_context.inbox.offered(self._app_context.focused)
         if item is not None:
-            self._open(item)
+            self._present(item)
+
+    @property
+    def _is_typing(self) -> bool:
+        """Whether there is text in the input, or some other place to type in has the focus."""
+        chat, focused = self._find_main().chat, self._app.focused
+        return bool(chat.text) or (isinstance(focused, Input | TextArea) and focused is not chat)
 
     def check(self) -> None:
         """Take a request off the screen that is answered already."""
-        screen = self.current
-        if screen is not None and self._app_context.inbox.find(screen.item.request) is None:
-            self._app_context.drafts.put(_key(screen.item), "")
+        dialog = self.dialog
+        if dialog is not None and self._app_context.inbox.find(dialog.item.request) is None:
+            self._app_context.drafts.put(draft_key(dialog.item), "")
             self._app.pop_screen()
 
     def keep(self, item: "InboxItem", text: str) -> bool:
         """Note what is filled in; True if it is other than before."""
-        return self._app_context.drafts.put(_key(item), text)
+        return self._app_context.drafts.put(draft_key(item), text)
 
     def put_off(self, item: "InboxItem") -> None:
         """Leave a request open."""
         self._app_context.inbox.put_off(item.request)
-        if self.current is not None:
+        if self.dialog is not None:
             self._app.pop_screen()
 
-    async def answer(self, event: "PermissionScreen.Answered") -> None:
-        """Send a person's decision."""
-        if await self._actions.answer(event.item, event.choice, event.feedback):
-            self._settle(event.item)
+    async def answer(self, event: "PermissionCard.Answered") -> None:
+        """Send a person's decision; what is alike is allowed with it, and a rule recorded first."""
+        if event.with_alike:
+            await self._allow_alike(event.item)
+        is_done = True
+        if event.rule:
+            agent = self._app_context.roster.find(event.item.session)
+            is_done = await self._actions.add_rule(event.rule, event.scope, agent)
+        if is_done:
+            is_done = await self._actions.answer(event.item, event.choice, event.feedback)
+        self._settle(event.item, is_done=is_done)
 
-    async def reply(self, event: "QuestionScreen.Replied") -> None:
+    async def _allow_alike(self, item: "InboxItem") -> None:
+        """Allow once what asks for the same."""
+        from .screens.permission_model import find_alike, merge_options
+
+        for one in find_alike(self._app_context.inbox.items, item):
+            assert one.permission is not None
+            once = merge_options(one.permission.options).once
+            if once is not None and await self._actions.answer(one, once, None):
+                self._app_context.inbox.drop(one.request)
+
+    async def reply(self, event: "QuestionForm.Replied") -> None:
         """Send a person's answer to a question."""
-        if await self._actions.reply(event.item, event.content):
-            self._settle(event.item)
+        self._settle(event.item, is_done=await self._actions.reply(event.item, event.content))
 
-    def _settle(self, item: "InboxItem") -> None:
-        """A request was answered here; the agent's next one comes."""
+    def _settle(self, item: "InboxItem", *, is_done: bool) -> None:
+        """A request was answered here, and the next comes; or it was not, and stays."""
+        current = self.current
+        if not is_done:
+            if current is not None and current.item.request == item.request:
+                current.reopen()
+            return
+        self._app_context.drafts.put(draft_key(item), "")
         self._app_context.inbox.drop(item.request)
-        self._app_context.drafts.put(_key(item), "")
         self.check()
-        following = self._app_context.inbox.offered(item.session)
+        following = self._app_context.inbox.following(item.session)
         if following is not None and len(self._app.screen_stack) == 1:
-            self._open(following)
+            self._present(following)
 
-    def _open(self, item: "InboxItem") -> None:
+    def _present(self, item: "InboxItem") -> None:
+        """Bring up a request where it belongs, and give it the keys."""
+        self._app_context.inbox.take_up(item.request)
+        panel = self._find_main().panel
+        if panel.session == item.session and panel.display and panel.show_request(item):
+            assert panel.requests.card is not None
+            panel.requests.card.take_focus()
+            return
         self._opened = self._screen_of(item)
         self._app.push_screen(self._opened)
 
     def _screen_of(self, item: "InboxItem") -> "PermissionScreen | QuestionScreen":
+        from .screens.permission import PermissionScreen, describe_queue, describe_setting
+
+        queue = describe_queue(self._app_context, item)
         if item.permission is None:
             from .screens.question import QuestionScreen
 
-            return QuestionScreen(item, self._app_context.drafts.get(_key(item)))
-        from .screens.permission import PermissionScreen
-
-        agent = self._app_context.roster.find(item.session)
-        count = len(self._app_context.inbox.items)
-        place = f" · 1 of {count}" if count > 1 else ""
-        return PermissionScreen(item, agent.cwd if agent else None, place)
-
-
-def _key(item: "InboxItem") -> str:
-    """Where what is filled in for a question is kept."""
-    return f"question-{item.request}"
+            return QuestionScreen(item, self._app_context.drafts.get(draft_key(item)), queue)
+        return PermissionScreen(item, describe_setting(self._app_context, item), queue)

@@ -110,7 +110,7 @@ def rank_names(typed: str, names: Iterable[str], most: int = _SHOWN) -> list[str
 def list_files(cwd: str) -> list[str]:
     """The files of a directory and below that git does not ignore; bounded. Blocks."""
     from quarterdeck.system.errors import GitError
-    from quarterdeck.system.git_repository import ask_git
+    from quarterdeck.system.git.repository import ask_git
 
     words = ["ls-files", "-co", "--exclude-standard", "--deduplicate", "-z"]
     try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from quarterdeck.wire.clock import WallClock
+from quarterdeck.wire.event_text import NameFinder
 from quarterdeck.wire.events import CommandsChanged
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.settings import Command
@@ -39,15 +40,18 @@ class TranscriptPages:
 
     MOST = 12
 
-    def __init__(self, fleet: "Fleet") -> None:
+    def __init__(self, fleet: "Fleet", find_name: NameFinder = lambda _: None) -> None:
         self._fleet = fleet
+        self._find_name = find_name
         self._stores: dict[SessionId, TranscriptStore] = {}
         self._reading: set[SessionId] = set()
         self._commands: dict[SessionId, tuple[Command, ...]] = {}
 
     def store(self, session: "SessionId") -> TranscriptStore:
         """The transcript of a session; empty until its first page is read."""
-        store = self._stores.pop(session, None) or TranscriptStore(session, self._reader(session))
+        store = self._stores.pop(session, None) or TranscriptStore(
+            session, self._reader(session), self._find_name
+        )
         self._stores[session] = store
         for old in list(self._stores)[: -self.MOST]:
             del self._stores[old]
@@ -65,7 +69,7 @@ class TranscriptPages:
             self._stores[session].live(mine)
 
     async def commands(self, session: "SessionId") -> tuple[Command, ...]:
-        """The slash commands of an agent itself, as it last told them.
+        """The slash commands of an agent itself, as it last reported them.
 
         Raises:
             QuarterdeckError: like ``read``.
@@ -86,7 +90,7 @@ class TranscriptPages:
     ) -> None:
         """Read a page into a transcript; does nothing while another is on its way.
 
-        ``spot``: where somebody read it in an earlier run; the first page is then that of it.
+        ``spot``: where someone read it in an earlier run; the first page is then that of it.
 
         Raises:
             QuarterdeckError: the fleet cannot be reached, or does not know the agent.
@@ -148,7 +152,7 @@ class WorkbenchContext:
     fleet: "Fleet"
     drafts: Drafts
     cwd: str
-    """Where new agents work unless somebody says otherwise."""
+    """Where new agents work unless someone says otherwise."""
     clock: WallClock
     """Microseconds since the epoch."""
     preferences: Preferences = field(default_factory=Preferences)
@@ -174,7 +178,7 @@ class WorkbenchContext:
     )
 
     def __post_init__(self) -> None:
-        self.pages = TranscriptPages(self.fleet)
+        self.pages = TranscriptPages(self.fleet, self.find_name)
         self.listeners = []
 
     @property
@@ -184,11 +188,11 @@ class WorkbenchContext:
 
     @property
     def agent(self) -> "AgentInfo | None":
-        """The agent that keys and commands are for, as the fleet last told it."""
+        """The agent that keys and commands are for, as the fleet last reported it."""
         return self.roster.find(self.focused)
 
     def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
-        """Call somebody when another agent is selected, or the way to the host is another.
+        """Call a function when another agent is selected, or the way to the host is another.
 
         Returns what ends that.
         """
@@ -210,6 +214,11 @@ class WorkbenchContext:
         """Be in another directory: new agents work there."""
         self.cwd = cwd
         self._notify_watchers()
+
+    def find_name(self, session: "SessionId") -> str | None:
+        """The name of an agent."""
+        agent = self.roster.find(session)
+        return agent.name if agent is not None else None
 
     def find_session(self, agent: str) -> "SessionId | None":
         """The session of an agent by its name or session; of several with a name, the last."""

@@ -105,7 +105,7 @@ class WorkbenchFeed:
         self._again.set()
 
     def refresh(self) -> None:
-        """Ask anew who the agents are; somebody knows that it changed."""
+        """Ask anew who the agents are; someone knows that it changed."""
         self._stale.set()
 
     def ready(self) -> None:

@@ -274,7 +274,7 @@ class FirstRun:
         discovery = self._app_context.discovery
         assert discovery.places is not None
         store = TrustStore(discovery.places.trust_file)
-        root = (await asyncio.to_thread(find_workspace, Path(self._app_context.cwd))).root
+        root = (await asyncio.to_thread(find_workspace, Path(self._app_context.cwd))).project
         match how:
             case "trust":
                 await asyncio.to_thread(store.trust, root)

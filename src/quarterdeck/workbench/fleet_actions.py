@@ -3,7 +3,9 @@ no text is lost.
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from quarterdeck.wire.errors import QuarterdeckError
@@ -11,13 +13,22 @@ from quarterdeck.wire.errors import QuarterdeckError
 from .sanitize import sanitize_text
 
 if TYPE_CHECKING:
+    from quarterdeck.config.places import Places
     from quarterdeck.fleet.api import AgentInfo, InboxItem, SpawnOptions
+    from quarterdeck.policy.grants import Grant
     from quarterdeck.wire.ids import SessionId
 
     from .commands.registry import WorkbenchCommand
     from .context import WorkbenchContext
+    from .screens.permission import RuleScope
 
-__all__ = ["FleetActions", "ShowMessage", "list_usable_agents"]
+__all__ = [
+    "FleetActions",
+    "RuleRefusedError",
+    "ShowMessage",
+    "list_usable_agents",
+    "record_rule",
+]
 
 
 class ShowMessage(Protocol):
@@ -72,10 +83,12 @@ class FleetActions:
         if text is not None:
             self._show_message(text, False)
 
-    async def spawn(self, options: "SpawnOptions") -> "SessionId | None":
-        """Start an agent; None if it was refused."""
-        info = await self._try(self._app_context.fleet.spawn(options))
-        return info.session if info is not None else None
+    async def spawn(self, options: "SpawnOptions") -> "SessionId":
+        """Start an agent. Raises QuarterdeckError, ValueError if it is refused."""
+        try:
+            return (await self._app_context.fleet.spawn(options)).session
+        finally:
+            self._changed()
 
     async def interrupt(self, agent: "AgentInfo") -> None:
         """End the turn of an agent."""
@@ -87,6 +100,14 @@ class FleetActions:
             item.request, choice, by="workbench", feedback=feedback
         )
         return self._answered(await self._try(answering))
+
+    async def add_rule(self, text: str, scope: "RuleScope", agent: "AgentInfo | None") -> bool:
+        """Record a rule that allows calls like one of an agent; False if it cannot be."""
+        places = self._app_context.discovery.places
+        if places is None or agent is None:
+            self._show_message("rules cannot be recorded here", True)
+            return False
+        return await self._try(record_rule(places, text, scope, agent.cwd)) is not None
 
     async def reply(self, item: "InboxItem", content: dict[str, Any] | None) -> bool:
         """Answer a question, or decline it; like ``answer``."""
@@ -109,6 +130,54 @@ class FleetActions:
             return None
         finally:
             self._changed()
+
+
+class RuleRefusedError(QuarterdeckError):
+    """A rule that a person wrote allows more than people mostly mean; the message says what."""
+
+
+async def record_rule(places: "Places", text: str, scope: "RuleScope", cwd: str) -> list["Grant"]:
+    """Record what a person wrote as standing answers that allow; they count at once.
+
+    Args:
+        places: where standing answers are stored.
+        text: a pattern such as ``bash(pytest:*)``, or several with ``", "`` between them.
+        scope: in the project of ``cwd``, or everywhere.
+        cwd: where the agent works.
+
+    Raises:
+        RuleError: it cannot be read; the message says where.
+        RuleRefusedError: it allows very much.
+        GrantsError: the file of grants cannot be read.
+    """
+    from quarterdeck.config.workspace import find_workspace
+    from quarterdeck.fleet.permissions.session_gate import open_grants
+    from quarterdeck.policy.advice import explain_breadth
+    from quarterdeck.policy.grammar import parse_rule, print_pattern
+    from quarterdeck.policy.grants import Grant
+    from quarterdeck.wire.clock import read_wall_clock
+    from quarterdeck.wire.ids import new_grant_id
+
+    rules = [parse_rule(f"allow {one}") for one in re.split(r"(?<=\)), (?=\w+\()", text)]
+    for rule in rules:
+        if (reason := await asyncio.to_thread(explain_breadth, rule)) is not None:
+            command = f"quarterdeck permissions add --yes 'allow {print_pattern(rule.pattern)}'"
+            raise RuleRefusedError(f"not recorded: {reason}; if you mean it: {command}")
+    project = str((await asyncio.to_thread(find_workspace, Path(cwd))).project)
+    grants = [
+        Grant(
+            id=new_grant_id(),
+            pattern=print_pattern(rule.pattern),
+            effect="allow",
+            scope=scope,
+            project=project if scope == "project" else None,
+            created=read_wall_clock(),
+            by="workbench",
+        )
+        for rule in rules
+    ]
+    await (await open_grants(places)).add(grants)
+    return grants
 
 
 def list_usable_agents() -> list[str]:

@@ -109,9 +109,10 @@ class KeyDispatcher:
     def _run_bound_key(self, event: events.Key) -> bool:
         """Run what the person has bound a key to; False: nothing."""
         focused, key = self._app.focused, event.key
+        places = find_key_places(focused)
         if len(self._app.screen_stack) != 1:
-            return False
-        bound = self._preferences.keymap.find(key, find_key_places(focused))
+            places &= {"permission"}  # the one place that a dialog can be
+        bound = self._preferences.keymap.find(key, places)
         if bound is None:
             return False
         if focused is not None and focused.check_consume_key(key, event.character):

@@ -12,7 +12,7 @@ from .fleet_actions import list_usable_agents
 if TYPE_CHECKING:
     from textual.app import App
 
-    from quarterdeck.fleet.api import AgentInfo
+    from quarterdeck.fleet.api import AgentInfo, SpawnOptions
 
     from .commands.registry import WorkbenchCommand
     from .commands.runner import CommandQueue
@@ -87,18 +87,19 @@ class PromptSender:
 
     async def spawn(self, panel: "ChatPanel") -> None:
         """Ask for a new agent, with what is typed if that is for nobody yet."""
-        from .screens.spawn import SpawnScreen
+        from .screens.spawn import SpawnScreen, look_at_directory
 
         context = self._app_context
         is_free = context.roster.find(panel.session) is None
         typed = panel.chat.full_text if is_free else ""
         names = await asyncio.to_thread(list_usable_agents)
-        options = await self._app.push_screen_wait(SpawnScreen(context.cwd, typed, names))
-        if options is None:
-            return
-        session = await self._actions.spawn(options)
-        if session is None:
-            return
-        if options.prompt == typed.strip() and panel.draft.startswith(NEW):
-            panel.chat.set_text("")
-        context.select(session)
+
+        async def start(options: "SpawnOptions") -> None:
+            session = await self._actions.spawn(options)
+            if options.prompt == typed.strip() and panel.draft.startswith(NEW):
+                panel.chat.set_text("")
+            context.select(session)
+
+        look = partial(look_at_directory, context)
+        form = SpawnScreen(context.cwd, typed, names, start=start, look=look)
+        await self._app.push_screen_wait(form)

@@ -1,7 +1,7 @@
 """Foreign text on a screen of cells: nothing in it is hidden, and none of it has any power.
 
 Stricter than ``wire.shown``, which writes to a plain terminal: here a character whose width is
-told differently by different terminals would shift everything beside it.
+measured differently by different terminals would shift everything beside it.
 """
 
 import re

@@ -93,7 +93,7 @@ async def is_applied(folder: Path, id_: str) -> bool:
         session = await host.load(id_, options=options())
         (turn,) = (await session.checkpoints.ledger()).turns
         messages = session._conversation.messages()
-        assert bool(messages) == turn.is_told == turn.is_applied
+        assert bool(messages) == turn.in_conversation == turn.is_applied
         return turn.is_applied
 
 

@@ -137,6 +137,21 @@ def test_a_directory_becomes_a_symlink_and_nothing_is_written_through_it(
     assert (elsewhere / "b.txt").read_text() == "theirs\n"
 
 
+def test_a_directory_that_becomes_an_ignored_link_to_itself_comes_back(tmp_path: Path):
+    desk = Desk(
+        new_repository(tmp_path / "work", {**FILES, ".gitignore": "/sub\n"}), tmp_path / "s"
+    )
+    git(desk.work, "add", "-f", "sub")
+    desk.turn()
+
+    def swap() -> None:
+        (desk.work / "sub").rename(tmp_path / "moved")
+        (desk.work / "sub").symlink_to(tmp_path / "moved")
+
+    manifest = desk.turn(swap)
+    assert [path_text(change.path, manifest.root) for change in manifest.changes] == ["sub/b.txt"]
+
+
 def test_a_symlink_that_somebody_put_in_the_way_is_refused(desk: Desk, tmp_path: Path):
     from quarterdeck.agent.checkpoints.errors import FilesChangedError
 

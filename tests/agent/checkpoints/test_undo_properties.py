@@ -133,7 +133,7 @@ async def walk(folder: Path, plan: list[tuple[str, object]], *, is_git: bool) ->
         except NothingToUndoError:
             assert state_of(work) == before
     ledger = await history.ledger()
-    assert [t.number - 1 for t in ledger.turns if t.is_told] == told
+    assert [t.number - 1 for t in ledger.turns if t.in_conversation] == told
     if is_git:
         assert untouched(work) == kept
 

@@ -101,7 +101,7 @@ async def test_an_expanded_command_keeps_what_was_typed_for_people(tmp_path: Pat
         await ship.session.prompt((text("/shout  land\nho "), picture))
         prompted = await ship.only(Prompted)
         assert prompted.content == (text("/shout  land\nho "), picture)
-        assert prompted.told == (text("Shout LAND\nHO!"), picture)
+        assert prompted.model_content == (text("Shout LAND\nHO!"), picture)
         assert heard(ship.requests[0]) == ["Shout LAND\nHO!"]
         assert ship.session.title == "/shout land ho"
 
@@ -130,14 +130,14 @@ async def test_a_command_with_a_file_attached_is_for_the_model(tmp_path: Path):
 
 async def test_commands_are_told_when_the_session_begins(tmp_path: Path):
     async with deck(tmp_path) as ship:
-        told = await ship.only(CommandsChanged)
-        names = [command.name for command in told.commands]
+        model_content = await ship.only(CommandsChanged)
+        names = [command.name for command in model_content.commands]
         about_files = ["changes", "undo", "redo", "rewind"]
         assert names == [
             *("help", "model", "mode", "context", "compact", "pin", "unpin"),
             *about_files,
         ]
-        hints = {command.name: command.input for command in told.commands}
+        hints = {command.name: command.input for command in model_content.commands}
         assert hints["help"] is None
         assert hints["compact"] is not None
 
@@ -145,8 +145,8 @@ async def test_commands_are_told_when_the_session_begins(tmp_path: Path):
 async def test_help_names_them_all(tmp_path: Path):
     async with deck(tmp_path) as ship:
         await ship.prompt("/help")
-        told = await said(ship)
-        assert all(f"`/{c.name}" in told for c in ship.session.commands.all)
+        model_content = await said(ship)
+        assert all(f"`/{c.name}" in model_content for c in ship.session.commands.all)
 
 
 async def test_compact_summarises_and_its_summary_is_what_the_model_hears(tmp_path: Path):

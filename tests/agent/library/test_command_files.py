@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.agent.frontmatter import problem_of, read_front_matter
-from quarterdeck.agent.library.command_files import fill_prompt, mentions
+from quarterdeck.agent.library.skills import fill_prompt, mentions
 
 LINES = st.text(alphabet=st.sampled_from('ab:-# \n\t"[]|>$1@`é\r\ufeff'), max_size=80)
 

@@ -10,6 +10,7 @@ import pytest
 from quarterdeck.drivers.acp.terminals import ContainedTerminals
 from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.grammar import parse_rule
+from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.events import MessageChunk, TerminalExited, TerminalOutput, TurnEnded
 from tests.drivers.rigs.acp import acp_rig
 from tests.support.driver_rig import Driven, drive
@@ -131,7 +132,6 @@ async def test_output_is_cut_between_characters(tmp_path: Path):
 async def test_a_whole_command_line_in_place_of_a_program_is_run(tmp_path: Path):
     from quarterdeck.drivers.acp.terminals import ServedTerminals
     from quarterdeck.system.local import LocalSystem
-    from quarterdeck.wire.acp import schema as acp
     from quarterdeck.wire.errors import RpcError
     from quarterdeck.wire.events import Event
 
@@ -178,6 +178,109 @@ async def test_a_whole_command_line_in_place_of_a_program_is_run(tmp_path: Path)
         with pytest.raises(RpcError, match="no terminal"):
             await served.release(release)
         await served.close(1)
+
+
+async def decided(tmp_path: Path, request: Any, *rules: str) -> str:
+    """What an agent's terminal comes to: ``ran``, ``refused``, or the error's text."""
+    from quarterdeck.drivers.acp.terminals import ServedTerminals
+    from quarterdeck.policy import CallContext, call_from_tool, decide
+    from quarterdeck.system.local import LocalSystem
+    from quarterdeck.wire.errors import RpcError
+
+    around = CallContext(cwd=str(tmp_path), roots=(str(tmp_path),), agent="x")
+
+    class Decided:
+        async def carry_out(self, call: Any, act: Any) -> Any:
+            asked = call_from_tool(
+                call.name, call.kind, call.raw_input, title=call.title, around=around
+            )
+            decision = decide(asked, "ask", [parse_rule(rule) for rule in rules])
+            if type(decision).__name__ != "Allow":
+                raise PermissionError(call.title)
+            return await act("none")
+
+        def shows(self, terminal: str) -> None:
+            return
+
+    async def emit(event: object) -> None:
+        return
+
+    async with LocalSystem([tmp_path]) as system:
+        served = ServedTerminals(ContainedTerminals(system), Decided(), emit)  # type: ignore[arg-type]
+        try:
+            made = await served.create(request)
+            await served.wait(
+                acp.WaitForTerminalExitRequest(session_id="s", terminal_id=made.terminal_id)
+            )
+        except PermissionError:
+            return "refused"
+        except RpcError as error:
+            return str(error)
+        finally:
+            await served.close(1)
+    return "ran"
+
+
+def variables(**given: str) -> tuple[acp.EnvVariable, ...]:
+    return tuple(acp.EnvVariable(name=name, value=value) for name, value in given.items())
+
+
+@pytest.mark.parametrize(
+    "name", ["ls #", "", "A B", "1A", "A-B", "A\n", "LC_A;x", "BASH_FUNC_ls%%", "LC_É", "A=B"]
+)
+async def test_a_variable_whose_name_no_shell_reads_is_refused(tmp_path: Path, name: str):
+    request = acp.CreateTerminalRequest(
+        session_id="s",
+        command="/bin/sh",
+        args=("-c", "touch made"),
+        env=variables(**{name: "x"}),
+    )
+    assert "variable" in await decided(tmp_path, request, "allow bash")
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["PATH", "LD_PRELOAD", "BASH_ENV", "ENV", "GIT_EXTERNAL_DIFF", "GIT_SSH", "PYTHONPATH"]
+)
+@pytest.mark.parametrize("args", [(), ("-l",)])
+async def test_a_variable_that_may_change_what_runs_is_decided_with_the_command(
+    tmp_path: Path, name: str, args: tuple[str, ...]
+):
+    request = acp.CreateTerminalRequest(
+        session_id="s", command="ls", args=args, env=variables(**{name: "x"})
+    )
+    assert await decided(tmp_path, request, "allow bash(ls:*)") == "refused"
+    plain = acp.CreateTerminalRequest(
+        session_id="s", command="ls", args=args, env=variables(LC_ALL="C")
+    )
+    assert await decided(tmp_path, plain, "allow bash(ls:*)") == "ran"
+
+
+async def test_a_variable_counts_for_every_command_of_a_line(tmp_path: Path):
+    request = acp.CreateTerminalRequest(
+        session_id="s", command="ls; touch made", env=variables(DEBUG="1")
+    )
+    rules = ("allow bash(DEBUG=1 ls:*)", "allow bash(touch:*)")
+    assert await decided(tmp_path, request, *rules) == "refused"
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "args"),
+    [("LC_ALL=./evil", ("ls",)), ("LC_ALL=./evil", ()), ("LC_ALL=./evil", ("",))],
+)
+async def test_the_file_of_a_program_is_no_assignment(
+    tmp_path: Path, command: str, args: tuple[str, ...]
+):
+    (tmp_path / "LC_ALL=.").mkdir()
+    evil = tmp_path / "LC_ALL=./evil"
+    evil.write_text("#!/bin/sh\ntouch made\n")
+    evil.chmod(0o755)
+    request = acp.CreateTerminalRequest(
+        session_id="s", command=command, args=args, cwd=str(tmp_path)
+    )
+    outcome = await decided(tmp_path, request, "allow bash(ls:*)")
+    assert not (tmp_path / "made").exists(), outcome
 
 
 async def test_terminals_end_with_the_session(tmp_path: Path):

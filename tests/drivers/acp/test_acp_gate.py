@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from quarterdeck.drivers.permissions import UnusedPermissions, core_command
 from quarterdeck.policy.call import Call, path_use
-from quarterdeck.policy.foreign_calls import CallContext
+from quarterdeck.policy.foreign_calls import CallContext, call_from_tool
 from quarterdeck.policy.gate import Gate, PermissionAnswer, PermissionGranted
 from quarterdeck.policy.grammar import parse_rule
 from quarterdeck.policy.modes import Mode
@@ -348,3 +349,53 @@ def test_leave_for_a_command_is_for_its_directory():
 
 def test_a_broken_line_is_left_as_it_is():
     assert core_command("echo 'a", "/w") == "echo 'a"
+
+
+@pytest.mark.parametrize("path", ["link/../secret.txt", "{top}/link/../secret.txt", "~/secret.txt"])
+async def test_the_file_that_was_decided_on_is_the_one_that_is_written(tmp_path: Path, path: str):
+    secrets = (tmp_path / "sub" / "secret.txt", tmp_path / "~" / "secret.txt")
+    for secret in secrets:
+        secret.parent.mkdir()
+        secret.write_text("secret")
+    (tmp_path / "sub" / "deep").mkdir()
+    (tmp_path / "link").symlink_to("sub/deep")
+    rules = ("deny edit(sub/secret.txt)", "deny edit(./~/secret.txt)", "allow edit(~/**)")
+    async with drive(acp_rig(), tmp_path, gate=gate_of("accept-edits", *rules)) as driven:
+        await driven.say(f"write {path.format(top=tmp_path)} changed")
+    assert [secret.read_text() for secret in secrets] == ["secret", "secret"]
+
+
+async def test_a_terminal_runs_in_the_directory_that_was_decided_on(tmp_path: Path):
+    from quarterdeck.drivers.acp.terminals import ContainedTerminals, ServedTerminals
+    from quarterdeck.drivers.link import ServedCall
+    from quarterdeck.system.local import LocalSystem
+    from quarterdeck.wire.acp import schema as acp
+
+    (tmp_path / "sub" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("sub/deep")
+    (tmp_path / "~").mkdir()
+    decided: list[str] = []
+
+    class Noting:
+        async def carry_out(self, call: ServedCall, act: Any) -> Any:
+            around = CallContext(cwd=str(tmp_path), roots=(str(tmp_path),), home="/home/x")
+            raw: Any = call.raw_input
+            decided.append(call_from_tool(call.name, call.kind, raw, around=around).cwd)
+            return await act("none")
+
+        def shows(self, terminal: str) -> None:
+            return
+
+    async def emit(event: object) -> None:
+        return
+
+    async with LocalSystem([tmp_path]) as system:
+        served = ServedTerminals(ContainedTerminals(system), Noting(), emit)  # type: ignore[arg-type]
+        for cwd in ("link/..", f"{tmp_path}/link/..", "~", "sub"):
+            request = acp.CreateTerminalRequest(session_id="s", command="/bin/pwd", args=("-P",))
+            made = await served.create(replace(request, cwd=cwd))
+            of_it = {"session_id": "s", "terminal_id": made.terminal_id}
+            await served.wait(acp.WaitForTerminalExitRequest(**of_it))
+            shown = await served.output(acp.TerminalOutputRequest(**of_it))
+            assert shown.output == f"{decided[-1]}\n", cwd
+        await served.close(1)

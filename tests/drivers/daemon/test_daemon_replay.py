@@ -8,7 +8,7 @@ from typing import Any
 from quarterdeck.drivers.daemon.codex.events import CodexServerReader
 from quarterdeck.drivers.daemon.opencode.events import OpencodeServerReader
 from quarterdeck.drivers.link import TurnOutcome
-from quarterdeck.drivers.tool_call_normalizer import ToolCallNormalizer
+from quarterdeck.drivers.tool_calls import ToolCallNormalizer
 from quarterdeck.wire.events import (
     Event,
     RateLimited,

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import sys
 import time
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from quarterdeck.drivers.history.databases import open_database
 from quarterdeck.drivers.history.history import AgentHistory, HistoryListing
 from quarterdeck.drivers.history.reader import ReadTally
-from quarterdeck.drivers.history.session import HistoryError
+from quarterdeck.drivers.history.session import HistoryError, HistoryUnreadableError
 from quarterdeck.wire.events import ToolCallEnded, ToolCallStarted, TurnEnded, TurnStarted
 from tests.support.history_homes import FIRST, LAB, RECORDED, history_in, recorded_home
 
@@ -313,3 +315,14 @@ async def test_one_line_of_100_megabytes(tmp_path: Path, intact: Path):
     await everything(history_in(home))
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < (200_000 if sys.platform == "linux" else 200_000_000)
+
+
+def test_a_database_whose_schema_is_no_text_is_unreadable(tmp_path: Path):
+    path = tmp_path / "broken.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE session (id TEXT)")
+        database.execute("PRAGMA writable_schema = ON")
+        database.execute("UPDATE sqlite_master SET name = CAST(x'80FF' AS TEXT), sql = 'x'")
+        database.commit()
+    with pytest.raises(HistoryUnreadableError), open_database(path):
+        pass

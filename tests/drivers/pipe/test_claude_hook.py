@@ -21,16 +21,16 @@ class FakeHost:
 
 
 def callback(name: str, **given: Any) -> dict[str, Any]:
-    told = {"tool_name": name, "tool_input": given, "tool_use_id": "toolu_1"}
-    return {"subtype": "hook_callback", "callback_id": "gate", "input": told}
+    model_reason = {"tool_name": name, "tool_input": given, "tool_use_id": "toolu_1"}
+    return {"subtype": "hook_callback", "callback_id": "gate", "input": model_reason}
 
 
 @pytest.mark.parametrize(
     ("verdict", "decision"),
     [
         (None, None),
-        (PermissionVerdict(allowed=False, told="a rule denies it"), "deny"),
-        (PermissionVerdict(allowed=False, cancelled=True, told="a rule asks"), "ask"),
+        (PermissionVerdict(allowed=False, model_reason="a rule denies it"), "deny"),
+        (PermissionVerdict(allowed=False, cancelled=True, model_reason="a rule asks"), "ask"),
     ],
 )
 async def test_a_call_is_denied_asked_about_or_left_alone(

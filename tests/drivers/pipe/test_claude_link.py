@@ -4,7 +4,7 @@ import asyncio
 import json
 import stat
 import sys
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from quarterdeck.drivers.errors import (
 )
 from quarterdeck.policy.gate import QuestionReply
 from quarterdeck.wire.content import ImageContent, ResourceLink, text
+from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
     CommandsChanged,
     MessageChunk,
@@ -41,7 +42,7 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.permissions import Decider
 from quarterdeck.wire.session_options import AgentMcpServer
 from quarterdeck.wire.tool_calls import Diff
-from tests.drivers.rigs.claude import link
+from tests.drivers.rigs.claude import LAUNCH, link
 from tests.support.driver_rig import Driven, Rig, drive
 
 PERSON = Decider(kind="person", name="test")
@@ -179,6 +180,84 @@ async def test_a_fork_has_the_past_and_another_name(tmp_path: Path) -> None:
     assert driven.text == "echo remember me"
 
 
+async def test_going_back_keeps_mode_and_model_that_were_changed(tmp_path: Path) -> None:
+    async with claude(tmp_path, agent_mode="bypassPermissions") as driven:
+        await driven.say("echo one")
+        await driven.session.set_mode("plan")
+        await driven.session.set_model("another")
+        before = driven.session.agent_session
+        await driven.say("echo two")
+        await driven.session.rewind(1)
+        said = len(driven.text)
+        await driven.say("options")
+        told = json.loads(driven.text[said:])
+    assert (told["permission_mode"], told["model"]) == ("plan", "another")
+    assert told["resume"] == before and told["session_id"] == driven.session.agent_session
+    assert "fork" in told["switches"]
+
+
+async def test_a_process_that_refuses_to_go_back_leaves_everything_as_it_was(
+    tmp_path: Path,
+) -> None:
+    async with claude(tmp_path, quirks="keeps-conversation") as driven:
+        await driven.say("echo one")
+        await driven.say("echo two")
+        before = driven.session.agent_session
+        with pytest.raises(UnsupportedError, match="No message found"):
+            await driven.session.rewind(1)
+        assert driven.session.agent_session == before
+        await driven.say("history")
+        assert driven.text.endswith("echo one | echo two")
+        await driven.session.rewind(3)  # to the beginning it goes without its help
+        await driven.say("history")
+    assert driven.text.endswith("(nothing)")
+
+
+async def test_turns_of_before_its_start_cannot_be_taken_back(tmp_path: Path) -> None:
+    async with claude(tmp_path) as driven:
+        await driven.say("echo one")
+    past = driven.session.agent_session
+    async with claude(tmp_path, resume=past) as driven:
+        await driven.say("echo two")
+        await driven.say("echo three")
+        with pytest.raises(UnsupportedError, match="since its process was started"):
+            await driven.session.rewind(2)
+        await driven.session.rewind(1)
+        await driven.say("history")
+    assert driven.text.endswith("echo one | echo two")
+
+
+async def test_an_interrupted_turn_is_taken_back(tmp_path: Path) -> None:
+    async with claude(tmp_path) as driven:
+        await driven.say("echo one")
+        turn = asyncio.create_task(driven.say("wait"))
+        await driven.seen(MessageChunk, lambda one: "waiting" in str(one.content))
+        await driven.session.interrupt()
+        assert (await turn).stop == "cancelled"
+        await driven.session.rewind(1)
+        await driven.say("history")
+    assert driven.text.endswith("echo one")
+
+
+async def test_only_a_file_with_the_words_for_it_lets_it_go_back(tmp_path: Path) -> None:
+    words = {key: value for key, value in LAUNCH.words.items() if key != "rewind"}
+    async with claude(tmp_path, launch={"words": words}) as driven:
+        assert not driven.session.capabilities.rewinds
+    async with claude(tmp_path, launch={"dialect": "claude"}) as driven:
+        assert driven.session.capabilities.rewinds
+
+
+async def test_closing_while_it_goes_back_leaves_no_process(tmp_path: Path) -> None:
+    async with claude(tmp_path) as driven:
+        await driven.say("echo one")
+        back = asyncio.create_task(driven.session.rewind(1))
+        await asyncio.sleep(0)
+        ended = await driven.session.close()
+        with suppress(QuarterdeckError):
+            await back
+    assert ended.how == "closed"
+
+
 async def test_costs_are_of_the_turn(tmp_path: Path) -> None:
     async with claude(tmp_path) as driven:
         await driven.say("echo one")
@@ -246,6 +325,8 @@ async def test_a_question_of_the_model_is_answered(tmp_path: Path) -> None:
         assert asked.form is not None
         choices = asked.form["properties"]["q1"]["oneOf"]
         assert [one["const"] for one in choices] == ["red", "blue"]
+        assert asked.form["properties"]["q1_other"]["type"] == "string"
+        assert asked.form["required"] == []
         reply = QuestionReply(action="accept", by=PERSON, content={"q1": "blue"})
         assert driven.session.reply(asked.request, reply)
         await turn
@@ -254,7 +335,14 @@ async def test_a_question_of_the_model_is_answered(tmp_path: Path) -> None:
         again = await driven.seen(QuestionAsked, lambda one: one.request != asked.request)
         assert driven.session.reply(again.request, QuestionReply(action="decline", by=PERSON))
         await turn
-    assert driven.text.endswith("no answer")
+        assert driven.text.endswith("no answer")
+        turn = asyncio.create_task(driven.say("question Which one?"))
+        known = (asked.request, again.request)
+        third = await driven.seen(QuestionAsked, lambda one: one.request not in known)
+        reply = QuestionReply(action="accept", by=PERSON, content={"q1_other": "a green one"})
+        assert driven.session.reply(third.request, reply)
+        await turn
+    assert driven.text.endswith('answer: {"Which one?": "a green one"}')
 
 
 async def test_a_tool_server_may_ask_the_person(tmp_path: Path) -> None:

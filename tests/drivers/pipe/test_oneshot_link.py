@@ -124,6 +124,49 @@ async def test_a_fork_is_another_session_with_the_same_past(name: str, tmp_path:
     assert driven.text.count("echo one") == 2
 
 
+async def test_one_that_does_not_let_it_go_back_keeps_its_session(tmp_path: Path):
+    rig = Rig(
+        name="pi",
+        make=lambda: link("pi"),
+        environment={"FAKE_STATE": str(tmp_path / "state"), "FAKE_QUIRKS": "no-fork"},
+    )
+    async with drive(rig, tmp_path) as driven:
+        await driven.say("echo one")
+        before = driven.session.agent_session
+        with pytest.raises(UnsupportedError, match="An extension of it did not allow that"):
+            await driven.session.rewind(1)
+        assert driven.session.agent_session == before
+        await driven.say("history")
+        assert driven.text.endswith("echo one")
+
+
+async def test_only_turns_that_it_remembers_as_they_were_asked_are_taken_back(tmp_path: Path):
+    state = tmp_path / "state"
+    rig = Rig(name="pi", make=lambda: link("pi"), environment={"FAKE_STATE": str(state)})
+    async with drive(rig, tmp_path) as driven:
+        await driven.say("echo one")
+        await driven.say("echo two")
+        (file,) = await asyncio.to_thread(lambda: list(state.iterdir()))
+        kept = (await asyncio.to_thread(file.read_text)).replace("echo two", "echo more")
+        await asyncio.to_thread(file.write_text, kept)
+        with pytest.raises(UnsupportedError, match="other prompts than those that were sent"):
+            await driven.session.rewind(1)
+
+
+async def test_a_program_that_fails_while_it_goes_back_says_why(tmp_path: Path):
+    words = {**LAUNCHES["pi"].words, "rewind": ("--no-such-word",)}
+    rig = Rig(
+        name="pi",
+        make=lambda: link("pi", words=words),
+        environment={"FAKE_STATE": str(tmp_path / "state")},
+    )
+    async with drive(rig, tmp_path) as driven:
+        await driven.say("echo one")
+        with pytest.raises(UnsupportedError, match="--no-such-word"):
+            await driven.session.rewind(1)
+        assert (await driven.say("history")).stop == "end_turn"
+
+
 async def test_usage_is_counted_once_a_turn(rig: Rig, tmp_path: Path):
     environment = {"FAKE_STATE": str(tmp_path / "state")}
     async with drive(rig, tmp_path, environment=environment) as driven:

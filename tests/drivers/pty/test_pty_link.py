@@ -16,9 +16,15 @@ from quarterdeck.drivers.errors import (
 from quarterdeck.drivers.pty.link import PtyLink
 from quarterdeck.drivers.pty.patterns import load_patterns, parse_patterns
 from quarterdeck.terminal.headless_terminal import neutralize_controls
-from quarterdeck.wire.events import MessageChunk, PermissionAsked, ToolCallStarted
+from quarterdeck.wire.events import (
+    MessageChunk,
+    PermissionAsked,
+    SessionEnded,
+    ToolCallStarted,
+)
 from quarterdeck.wire.session_options import AgentMcpServer
 from tests.drivers.rigs.pty import LAUNCH, link
+from tests.support.deadlines import SOON
 from tests.support.driver_rig import Rig, drive
 
 FAKE = LAUNCH.command
@@ -107,6 +113,30 @@ async def test_ten_thousand_characters_arrive_whole_and_press_nothing(tmp_path: 
     first, _, rest = driven.text.partition("still here")
     assert first.strip() == neutralize_controls(prompt).strip() and not rest
     assert not driven.all(PermissionAsked)
+
+
+async def test_a_prompt_is_waited_for_as_long_as_the_agent_needs_for_its_keys(tmp_path: Path):
+    """On a busy machine a paste is seen after seconds, and a prompt is accepted much later."""
+    async with drive(rig("--lag", "3.5"), tmp_path) as driven:
+        ended = await driven.say("echo one", within=2 * SOON)
+        assert (ended.stop, driven.text) == ("end_turn", "one")
+
+
+async def test_an_agent_that_shows_a_prompt_and_hesitates_has_not_ended_its_turn(tmp_path: Path):
+    async with drive(rig("--hesitation", "6"), tmp_path) as driven:
+        ended = await driven.say("echo one", within=2 * SOON)
+        assert (ended.stop, driven.text) == ("end_turn", "one")
+
+
+async def test_a_prompt_that_is_not_accepted_yet_can_be_interrupted(tmp_path: Path):
+    async with drive(rig("--lag", "5"), tmp_path) as driven:
+        turn = asyncio.create_task(driven.say("wait", within=2 * SOON))
+        async with asyncio.timeout(SOON):
+            while "> wait" not in _link(driven).terminal.screen.text():
+                await asyncio.sleep(0.02)
+        await driven.session.interrupt()
+        assert (await turn).stop == "cancelled"
+        assert driven.all(SessionEnded) == []
 
 
 async def test_a_deaf_agent_is_ended(tmp_path: Path):

@@ -124,6 +124,7 @@ LAUNCHES = {
             "model": ("--model", "{}"),
             "resume": ("--session", "{}"),
             "fork": ("--fork", "{}"),
+            "rewind": ("--mode", "rpc"),
             "system_prompt": ("--append-system-prompt", "{}"),
         },
         modes={

@@ -11,6 +11,8 @@ from quarterdeck import __version__
 from quarterdeck.fleet.api import FleetTerminalOptions, SpawnOptions
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.host.methods import PROTOCOL
+from quarterdeck.fleet.landing.api import LandingOptions
+from quarterdeck.fleet.review.api import ReviewSelection
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import QuarterdeckError, RpcError
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId
@@ -95,6 +97,45 @@ CALLS: tuple[Callable[[HostClient], Awaitable[object]], ...] = (
     lambda c: c.close_terminal("term-1"),
     lambda c: c.steer("ann", WORDS),
     lambda c: c.steer("ann", WORDS, origin="agent", sender=ANN),
+    lambda c: c.turns("ann"),
+    lambda c: c.turn_changes("ann"),
+    lambda c: c.turn_changes("ann", turn="2", lines=10),
+    lambda c: c.undo("ann"),
+    lambda c: c.undo("ann", turn="2", files=False, force=True),
+    lambda c: c.redo("ann"),
+    lambda c: c.redo("ann", force=True),
+    lambda c: c.rewind("ann", "2"),
+    lambda c: c.rewind("ann", "2", conversation=False, force=True),
+    lambda c: c.changes("ann", turn="3"),
+    lambda c: c.patch("ann", "a.py", since="viewed", after=10, limit=5, tree="t"),
+    lambda c: c.patch_text("ann", ["a.py"], binary=True),
+    lambda c: c.mark_files("ann", ["a.py"]),
+    lambda c: c.accept_changes("ann", [ReviewSelection(file="a.py", content="c", new=((1, 2),))]),
+    lambda c: c.reject_changes("ann", [ReviewSelection(file="a.py", old=((3, 3),))], turn="1"),
+    lambda c: c.undo_review("ann"),
+    lambda c: c.comments("ann", all=True),
+    lambda c: c.comment("ann", "a.py", 3, "why?", end_line=4, is_old=True, author=ANN),
+    lambda c: c.edit_comment("ann", "com_1", "why not?"),
+    lambda c: c.drop_comment("ann", "com_1"),
+    lambda c: c.resolve_comments("ann", ["com_1"], changed=True),
+    lambda c: c.send_comments("ann", note="Please."),
+    lambda c: c.preview_landing("ann", LandingOptions()),
+    lambda c: c.land("ann", LandingOptions(method="rebase", into="main", trailers=("A: b",))),
+    lambda c: c.queue_landings(["ann", "bob"], LandingOptions(check="make test", batch=True)),
+    lambda c: c.landings(),
+    lambda c: c.wait_landing("req_1"),
+    lambda c: c.wait_landing("req_1", seen=3, timeout=1.5),
+    lambda c: c.cancel_landing("req_1"),
+    lambda c: c.draft_pull_request("ann", LandingOptions()),
+    lambda c: c.conflicts(),
+    lambda c: c.conflicts("/w"),
+    lambda c: c.worktrees(repository="/w", measure=True),
+    lambda c: c.remove_worktree("docs", keep_branch=True),
+    lambda c: c.discard_worktree("docs"),
+    lambda c: c.trash(),
+    lambda c: c.restore_worktree("docs"),
+    lambda c: c.recreate_worktree("ann"),
+    lambda c: c.prune_worktrees(dry_run=True),
 )
 
 

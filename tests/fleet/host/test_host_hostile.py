@@ -82,13 +82,13 @@ async def test_agents_of_others_in_every_mode_short_of_a_grant(
 ):
     prompt = f"do read a.txt\ndo run {hostile.trap('agent')}\ndo edit src/made.txt made"
     for name, transport in FOREIGN:
-        wish = SpawnOptions(
+        request = SpawnOptions(
             options=SessionOptions(
                 agent=name, cwd=str(hostile.top), transport=transport, mode=mode
             ),
             name=name,
         )
-        await client.spawn(structs.replace(wish, prompt=prompt))
+        await client.spawn(structs.replace(request, prompt=prompt))
     names = [name for name, _ in FOREIGN]
     refused = await refuse_all(client, names)
     states = {name: (await client.agent(name)).state for name in names}
@@ -133,11 +133,11 @@ async def test_our_own_agent_in_every_mode_short_of_a_grant_and_back(
     words = SCRIPT.format(trap=json.dumps(hostile.trap("native")))
     await asyncio.to_thread(script.write_text, words)
     before = await asyncio.to_thread((hostile.outside / "secret.txt").read_bytes)
-    wish = SpawnOptions(
+    request = SpawnOptions(
         options=SessionOptions(cwd=str(hostile.top), model=f"scripted/{script}", mode=mode),
         name="own",
     )
-    await client.spawn(wish)
+    await client.spawn(request)
     for prompt in ("work", "/changes", "/undo", "/redo", "/undo"):
         await client.send("own", (text(prompt),))
         asked = await refuse_all(client, ["own"])

@@ -163,10 +163,10 @@ async def test_the_host_tells_a_command_of_the_person(
     command = f"['sh', '-c', 'echo $QUARTERDECK_NOTE_TITLE >> {told}']"
     await configure(places, f"[notifications]\ndelay = 0\ncommand = {command}\n")
     async with connected(places, environ) as client:
-        wish = SpawnOptions(
+        request = SpawnOptions(
             options=SessionOptions(cwd=str(tmp_path), model=MODEL), name="ann", prompt="scene:write"
         )
-        await client.spawn(wish)
+        await client.spawn(request)
         await client.wait(["ann"])
         while not await asyncio.to_thread(told.exists):
             await asyncio.sleep(0.02)
@@ -235,11 +235,11 @@ async def test_a_host_killed_a_hundred_times_forgets_nothing(
             agents = await client.agents()
             assert not any(agent.is_live for agent in agents)
             assert {agent.name for agent in agents} >= set(acknowledged)
-            wish = SpawnOptions(
+            request = SpawnOptions(
                 options=SessionOptions(cwd="/", model=MODEL),
                 name=f"a{number}",
                 prompt="scene:flood",
             )
-            acknowledged.append((await client.spawn(wish)).name)
+            acknowledged.append((await client.spawn(request)).name)
             await asyncio.sleep(number % 10 / 50)
             os.kill((await client.status()).pid, signal.SIGKILL)

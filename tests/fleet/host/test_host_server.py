@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import fields
 
-from quarterdeck.fleet.api import FLEET_METHODS, Fleet, FleetTerminals, SpawnOptions
+from quarterdeck.fleet.api import Fleet, SpawnOptions
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.connection import HostConnection
 from quarterdeck.fleet.errors import HostError, HostVersionError, NoHostError
@@ -34,6 +34,7 @@ from quarterdeck.fleet.host.methods import (
 )
 from quarterdeck.fleet.host.peer_credentials import PeerCredentials, read_peer_credentials
 from quarterdeck.fleet.host.server import FleetServer
+from quarterdeck.fleet.method import FLEET_METHODS
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError
 from quarterdeck.wire.events import MessageChunk
@@ -91,7 +92,8 @@ async def until(condition: Any) -> None:
 
 
 def test_every_method_of_a_fleet_can_be_called():
-    wanted = {name for name in (*vars(Fleet), *vars(FleetTerminals)) if not name.startswith("_")}
+    parts = [one for one in Fleet.__mro__ if one.__module__.startswith("quarterdeck.")]
+    wanted = {name for part in parts for name in vars(part) if not name.startswith("_")}
     assert {name.partition("/")[2] for name in (*CALLS, *OWN)} == wanted
 
 
@@ -186,7 +188,7 @@ async def test_garbage_gets_an_error_and_hurts_nobody(line: Line, connect: Any):
     assert (await line.ask("fleet/nothing"))["error"]["code"] == -32601
     wrong = await line.ask("fleet/agents", archive=True)
     assert (wrong["error"]["code"], "archive" in wrong["error"]["message"]) == (-32602, True)
-    assert (await line.ask("fleet/spawn", wish={"name": 1}))["error"]["code"] == -32602
+    assert (await line.ask("fleet/spawn", request={"name": 1}))["error"]["code"] == -32602
     async with connect() as client:
         assert await client.agents() == []
 
@@ -257,8 +259,8 @@ async def test_a_client_that_goes_in_the_middle_ends_nothing(
     fleet.spawn_gate.clear()
     line = await Line.connect(socket)
     await line.hello()
-    wish = {"options": {"cwd": "/"}, "name": "ann", "prompt": "work"}
-    asked = {"jsonrpc": "2.0", "id": 2, "method": "fleet/spawn", "params": {"wish": wish}}
+    request = {"options": {"cwd": "/"}, "name": "ann", "prompt": "work"}
+    asked = {"jsonrpc": "2.0", "id": 2, "method": "fleet/spawn", "params": {"request": request}}
     line.writer.write(json.dumps(asked).encode() + b"\n")
     await line.ask("fleet/agents")
     line.writer.transport.abort()

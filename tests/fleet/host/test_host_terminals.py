@@ -31,7 +31,7 @@ from quarterdeck.wire.rpc import MethodNotFoundError, Peer, RequestContext, memo
 from tests.support.deadlines import SOON
 from tests.support.memory_fleet import open_fake
 from tests.support.processes import is_running
-from tests.support.scripted_fleet import places_in, wish
+from tests.support.scripted_fleet import new_agent, places_in
 from tests.support.terminal_viewer import Viewer
 
 STUBBORN = ("/bin/sh", "-c", "trap '' HUP TERM; sleep 600 & echo child $!; wait; sleep 600")
@@ -163,7 +163,7 @@ async def test_an_agent_in_a_terminal_is_seen_and_answered_there(tmp_path: Path)
     describe(tmp_path, "fake")
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     async with LocalFleet.open(places_in(tmp_path), environment) as fleet:
-        ann = await fleet.spawn(wish(tmp_path, "fake", name="ann", transport="pty"))
+        ann = await fleet.spawn(new_agent(tmp_path, "fake", name="ann", transport="pty"))
         await fleet.wait(["ann"], timeout=SOON)
         (info,) = await fleet.terminals()
         assert (info.id, info.name, info.session) == (ann.session, "ann", ann.session)
@@ -186,7 +186,7 @@ async def test_an_agent_is_seen_from_its_start_on(tmp_path: Path):
     describe(tmp_path, "fake", "--dialog", "trust")
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     async with LocalFleet.open(places_in(tmp_path), environment) as fleet:
-        await fleet.spawn(wish(tmp_path, "fake", name="ann", transport="pty"))
+        await fleet.spawn(new_agent(tmp_path, "fake", name="ann", transport="pty"))
         async with asyncio.timeout(SOON):
             while not await fleet.terminals():
                 await asyncio.sleep(0.005)

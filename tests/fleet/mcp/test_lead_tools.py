@@ -13,6 +13,7 @@ from quarterdeck.wire.events import Prompted, SessionEnded, SessionSpawned
 from quarterdeck.wire.session_options import SessionLimits, SessionOptions
 from tests.support.deadlines import SOON
 from tests.support.puppet_fleet import Led, leading
+from tests.support.work_trees import git, new_repository
 
 
 @pytest.fixture
@@ -37,6 +38,33 @@ async def test_a_lead_starts_children_side_by_side_and_gets_their_results(led: L
     (prompted,) = await led.events("one", Prompted)
     assert (prompted.origin, prompted.sender) == ("agent", boss.session)
     assert (await led.fleet.agent("one")).parent == boss.session
+
+
+async def test_a_lead_says_whether_a_child_has_a_worktree_and_from_where(led: Led, tmp_path: Path):
+    def prepare() -> str:
+        new_repository(led.folder, {"a.txt": "first\n"})
+        git(led.folder, "branch", "old")
+        (led.folder / "a.txt").write_text("second\n")
+        git(led.folder, "commit", "-qam", "second")
+        return git(led.folder, "rev-parse", "old").strip()
+
+    old = await asyncio.to_thread(prepare)
+    await led.lead()
+    (tmp_path / "home" / "config.toml").write_text("[worktrees]\ndefault = true\n")
+    given = {"usual": {}, "none": {"worktree": False}, "based": {"base": "old"}}
+    for name, options in given.items():
+        said = await led.call("boss", "spawn_agent", name=name, task="say done", **options)
+        assert not said.is_error, said.text
+    found = {name: (await led.fleet.agent(name)).worktree for name in given}
+    assert found["usual"] and found["usual"].base_ref == "main" and found["usual"].base != old
+    assert found["none"] is None and (await led.fleet.agent("none")).cwd == str(led.folder)
+    assert found["based"] and (found["based"].base_ref, found["based"].base) == ("old", old)
+    refused = await led.call(
+        "boss", "spawn_agent", name="both", task="say x", worktree=False, base="old"
+    )
+    assert refused.is_error and "base" in refused.text
+    wrong = await led.call("boss", "spawn_agent", name="wrong", task="say x", base="nothing")
+    assert wrong.is_error and "no commit 'nothing'" in wrong.text
 
 
 async def test_a_result_can_be_asked_for_again_after_another_message(led: Led):
@@ -372,7 +400,7 @@ async def test_a_lead_gives_no_mode_that_may_skip_permissions_but_its_own(led: L
 
 
 def test_a_child_has_no_tool_that_its_lead_is_denied(tmp_path: Path):
-    wish = SpawnOptions.of(cwd=str(tmp_path), denied_tools=("bash",))
+    request = SpawnOptions.of(cwd=str(tmp_path), denied_tools=("bash",))
     held = SessionOptions(cwd=str(tmp_path), denied_tools=("fetch",))
-    child = narrow_options(wish, SessionSpawned(name="boss", options=held), "ask")
+    child = narrow_options(request, SessionSpawned(name="boss", options=held), "ask")
     assert child.options.denied_tools == ("fetch", "bash")

@@ -32,7 +32,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[LocalFleet]:
         yield fleet
 
 
-def wish(tmp_path: Path, prompt: str, **fields: Any) -> SpawnOptions:
+def new_agent(tmp_path: Path, prompt: str, **fields: Any) -> SpawnOptions:
     folder, script = tmp_path / "project", tmp_path / "script.toml"
     folder.mkdir(exist_ok=True)
     script.write_text(SCRIPT.read_text().replace("KIND", "native"))
@@ -52,7 +52,7 @@ async def said(fleet: LocalFleet, name: str) -> str:
 async def test_two_children_one_asks_one_needs_a_person_both_results_come_back(
     fleet: LocalFleet, tmp_path: Path
 ):
-    await fleet.spawn(wish(tmp_path, "scene:lead"))
+    await fleet.spawn(new_agent(tmp_path, "scene:lead"))
     async with asyncio.timeout(SOON):
         while not (items := await fleet.inbox()):
             await asyncio.sleep(0.01)
@@ -78,7 +78,7 @@ async def test_two_children_one_asks_one_needs_a_person_both_results_come_back(
 
 
 async def test_a_lead_that_rests_is_woken_by_a_question(fleet: LocalFleet, tmp_path: Path):
-    await fleet.spawn(wish(tmp_path, "scene:late"))
+    await fleet.spawn(new_agent(tmp_path, "scene:late"))
     async with asyncio.timeout(SOON):
         while len(prompts := await all_of(fleet, "boss", Prompted)) < 2:
             await asyncio.sleep(0.01)
@@ -90,7 +90,7 @@ async def test_a_lead_that_rests_is_woken_by_a_question(fleet: LocalFleet, tmp_p
 
 
 async def test_a_person_can_forbid_a_tool_of_the_fleet(fleet: LocalFleet, tmp_path: Path):
-    await fleet.spawn(wish(tmp_path, "scene:late", deny=("mcp(quarterdeck:spawn_agent)",)))
+    await fleet.spawn(new_agent(tmp_path, "scene:late", deny=("mcp(quarterdeck:spawn_agent)",)))
     await fleet.wait(["boss"], timeout=SOON)
     (ended,) = await all_of(fleet, "boss", ToolCallEnded)
     assert ended.status == "failed" and len(await fleet.agents()) == 1
@@ -99,7 +99,7 @@ async def test_a_person_can_forbid_a_tool_of_the_fleet(fleet: LocalFleet, tmp_pa
 async def test_a_lead_that_is_held_to_some_tools_keeps_the_fleets(
     fleet: LocalFleet, tmp_path: Path
 ):
-    await fleet.spawn(wish(tmp_path, "scene:lead", tools=("read",)))
+    await fleet.spawn(new_agent(tmp_path, "scene:lead", tools=("read",)))
     async with asyncio.timeout(SOON):
         await fleet.wait(["boss"])
     # Its children have no more tools than it has, so the writer has none to write with.
@@ -109,7 +109,7 @@ async def test_a_lead_that_is_held_to_some_tools_keeps_the_fleets(
 
 
 async def test_who_does_not_lead_has_no_tools_of_the_fleet(fleet: LocalFleet, tmp_path: Path):
-    await fleet.spawn(wish(tmp_path, "scene:late", lead=False))
+    await fleet.spawn(new_agent(tmp_path, "scene:late", lead=False))
     await fleet.wait(["boss"], timeout=SOON)
     assert len(await fleet.agents()) == 1
     # The agent's own tool of that name wants other arguments, and starts nothing in the fleet.

@@ -6,10 +6,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import msgspec
 import pytest
 
-from quarterdeck.wire.acp.codec import PROTOCOL_VERSION, negotiate
-from quarterdeck.wire.acp.connection import AcpConnection
+from quarterdeck.wire.acp.connection import PROTOCOL_VERSION, AcpConnection, Router, negotiate
 from quarterdeck.wire.acp.errors import MalformedAnswerError, UnstableMethodError
-from quarterdeck.wire.acp.router import Router
 from quarterdeck.wire.acp.schema import (
     INITIALIZE,
     SESSION_CANCEL,

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.wire.acp import schema
-from quarterdeck.wire.acp.codec import decode, decode_update, encode
+from quarterdeck.wire.acp.connection import decode, decode_update, encode
 from quarterdeck.wire.acp.leniency import Leniency
 from quarterdeck.wire.values import AcpValue
 from tests.support.acp_values import acp_values

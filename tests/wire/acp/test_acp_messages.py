@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from quarterdeck.wire.acp import schema
-from quarterdeck.wire.acp.codec import decode, decode_update, encode
+from quarterdeck.wire.acp.connection import decode, decode_update, encode
 from quarterdeck.wire.acp.methods import Method, Notification
 from tests.support.acp_schema import definition_of, judge, needs_schema
 from tests.support.acp_values import acp_values

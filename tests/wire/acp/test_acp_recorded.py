@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from quarterdeck.wire.acp import schema
-from quarterdeck.wire.acp.codec import decode, decode_update, encode
+from quarterdeck.wire.acp.connection import decode, decode_update, encode
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "acp"
 FILES = sorted(FOLDER.glob("*.jsonl"))

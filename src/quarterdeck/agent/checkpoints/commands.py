@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from .service import Checkpoints
     from .turn_history import TurnState
 
-__all__ = ["describe_move", "diff_lines", "run_checkpoint_command", "summary_lines", "turn_line"]
+__all__ = [
+    "MoveWords",
+    "describe_move",
+    "diff_lines",
+    "read_move_words",
+    "run_checkpoint_command",
+    "summary_lines",
+    "turn_line",
+]
 
 _LONGEST = 1_000_000
 """Bytes of a file beyond which it is not compared line by line."""
@@ -78,7 +86,9 @@ _MOST_LINES = 400
 _MOST_TURNS = 30
 
 
-class _MoveOptions(NamedTuple):
+class MoveWords(NamedTuple):
+    """What was typed after the name of a command."""
+
     turn: str | None
     files: bool
     conversation: bool
@@ -91,22 +101,22 @@ async def run_checkpoint_command(checkpoints: "Checkpoints", name: str, words: s
     Raises:
         CheckpointError: it could not be done; nothing was changed then.
     """
-    wish = _read(words)
+    move = read_move_words(words)
     if name == "changes":
-        return await _changes(checkpoints, wish.turn)
-    if name == "rewind" and wish.turn is None:
+        return await _changes(checkpoints, move.turn)
+    if name == "rewind" and move.turn is None:
         return await _turns(checkpoints)
-    if wish.turn is not None and name != "rewind":
-        raise NothingToUndoError(f"{wish.turn!r} is not valid here; use /rewind to go back further")
-    history = await checkpoints.history(wish.conversation)
-    files, conversation, force = wish.files, wish.conversation, wish.force
+    if move.turn is not None and name != "rewind":
+        raise NothingToUndoError(f"{move.turn!r} is not valid here; use /rewind to go back further")
+    history = await checkpoints.history(move.conversation)
+    files, conversation, force = move.files, move.conversation, move.force
     if name == "redo":
         done = await history.redo(force=force)
     elif name == "undo":
         done = await history.undo(files=files, conversation=conversation, force=force)
     else:
-        assert wish.turn is not None
-        done = await history.rewind(wish.turn, files=files, conversation=conversation, force=force)
+        assert move.turn is not None
+        done = await history.rewind(move.turn, files=files, conversation=conversation, force=force)
     await checkpoints.retold()
     ledger = await checkpoints.ledger()
     return describe_move(done, next(turn for turn in ledger.turns if turn.id == done.to))
@@ -135,7 +145,7 @@ def turn_line(turn: "TurnState") -> str:
     """A turn in one line."""
     time = format_local_time(turn.time, "%H:%M")
     changed = turn.checkpoint.changed if turn.checkpoint else 0
-    state = "" if turn.is_told else ", not in the conversation"
+    state = "" if turn.in_conversation else ", not in the conversation"
     if turn.checkpoint and not turn.is_applied:
         state += ", files undone"
     return f"{turn.number}. {time} {turn.prompt!r}: {count_noun(changed, 'file')}{state}"
@@ -164,7 +174,7 @@ async def _changes(checkpoints: "Checkpoints", turn: str | None) -> str:
     return "\n".join(summary) + f"\n\n```diff\n{shown}\n```"
 
 
-def _read(words: str) -> _MoveOptions:
+def read_move_words(words: str) -> MoveWords:
     """What was typed after a command's name. Raises NothingToUndoError."""
     turn: str | None = None
     only: str | None = None
@@ -178,4 +188,4 @@ def _read(words: str) -> _MoveOptions:
             turn = word
         else:
             raise NothingToUndoError(f"{word!r} is not a valid argument")
-    return _MoveOptions(turn, only != "conversation", only != "files", force)
+    return MoveWords(turn, only != "conversation", only != "files", force)

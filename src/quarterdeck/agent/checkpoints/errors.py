@@ -35,7 +35,7 @@ class RestoreError(CheckpointError):
 
 
 class FilesChangedError(CheckpointError):
-    """Somebody changed the files after the turn did; nothing was changed now."""
+    """The files changed after the turn; nothing was changed now."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         named = ", ".join(map(repr, paths[:_MOST_NAMED]))

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from quarterdeck.config.places import make_private
 from quarterdeck.system.file_reader import open_regular_file
 from quarterdeck.system.paths import real_directory
+from quarterdeck.wire.terminal_text import escape_controls
 
 from .errors import ContentMissingError
 
@@ -27,9 +28,11 @@ __all__ = [
     "FileState",
     "Manifest",
     "PathKind",
+    "SharedPath",
     "digest_of",
     "fingerprint",
     "is_within",
+    "path_line",
     "path_text",
     "read_file_state",
     "write_whole",
@@ -66,14 +69,26 @@ class FileChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return FileChange(path=self.path, before=self.after, after=self.before)
 
 
+class SharedPath(Struct, frozen=True, kw_only=True):
+    """A path that other agents may have changed at the same time."""
+
+    path: bytes
+    agents: tuple[str, ...]
+    """Their names."""
+
+
 class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A list of changes, as it is kept: MessagePack, because paths are bytes."""
+    """A list of changes, as it is kept: MessagePack, because paths are bytes.
+
+    A path occurs more than once, oldest first, if it changed outside the turn in between.
+    """
 
     v: int = 1
     root: bytes = b""
     """Where the session worked; paths below are shown relative to it."""
     changes: tuple[FileChange, ...] = ()
     uncovered: tuple[str, ...] = field(default=())
+    shared: tuple[SharedPath, ...] = field(default=())
 
 
 def is_within(path: bytes, directory: bytes) -> bool:
@@ -82,10 +97,21 @@ def is_within(path: bytes, directory: bytes) -> bool:
 
 
 def path_text(path: bytes, root: bytes = b"") -> str:
-    """A path for people: relative to ``root`` where it is below, bytes that are no text escaped."""
+    """A path for people: relative to ``root`` where it is below, bytes that are no text escaped.
+
+    Control characters stay: where it stands among our own words it is a ``path_line``.
+    """
     if root and path != root and is_within(path, root):
         path = path[len(root.rstrip(b"/")) + 1 :]
-    return os.fsdecode(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return path.decode("utf-8", "backslashreplace")
+
+
+def path_line(path: bytes | str, root: bytes = b"") -> str:
+    """A path within a sentence, for people and models: line ends and other control characters are
+    escaped too, so that a name cannot look like something else that we say.
+    """
+    shown = path if isinstance(path, str) else path_text(path, root)
+    return escape_controls(shown, keep="")
 
 
 def digest_of(data: bytes) -> str:

@@ -7,6 +7,7 @@ content in the repository may differ from the file. Everything here blocks.
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 import time
@@ -18,13 +19,22 @@ from msgspec import Struct
 
 from quarterdeck.config.places import make_private
 from quarterdeck.system.errors import GitError
-from quarterdeck.system.git import GitPlaces, run_git
-from quarterdeck.system.git_repository import GitRepository, copy_whole, read_whole
+from quarterdeck.system.git.command import GitPlaces, run_git
+from quarterdeck.system.git.repository import GitRepository, copy_whole, read_whole
+from quarterdeck.system.git.tree_snapshot import ChangedNames
 
 from .errors import SnapshotError
 from .file_state import LARGEST, BlobStore, FileChange, FileState, fingerprint, is_within
 
-__all__ = ["Deadline", "ShadowRepository", "StoreGit", "TreeSnapshot", "seed_index"]
+__all__ = [
+    "Deadline",
+    "IgnoredFiles",
+    "ShadowRepository",
+    "StoreGit",
+    "TreeSnapshot",
+    "describe_plain_directory",
+    "seed_index",
+]
 
 _SETTINGS = (
     "core.splitIndex=false",
@@ -98,17 +108,36 @@ def seed_index(
     except GitError as error:
         raise SnapshotError(str(error)) from error
     beside.replace(index)
-    entries = _entries(git, deadline)
-    other, resized = _converted(repository, index, list(entries), deadline)
+    names, marked = _listed(git, deadline)
+    filtered, resized = _converted(repository, index, names, deadline)
     autocrlf = repository.settings.get("core.autocrlf", "false").lower()
     is_converted = autocrlf not in ("false", "no", "off", "0", "")
-    doubtful = entries if is_converted else {name: entries[name] for name in resized}
-    other |= _of_other_size(git, os.fsencode(repository.top), doubtful, deadline)
+    other: set[bytes] = set()
+    if filtered or resized or is_converted:
+        entries = _entries(git, deadline)
+        doubtful = entries if is_converted else {n: entries[n] for n in resized & entries.keys()}
+        other = filtered & entries.keys()
+        other |= _of_other_size(git, os.fsencode(repository.top), doubtful, deadline)
     if other:
         given = b"\0".join(sorted(other))
         words = ("update-index", "--force-remove", "-z", "--stdin")
         git.run(*words, deadline=deadline, given=given)
-    _look_at_all(git, deadline)
+    if marked := sorted(marked - other):
+        words = ("update-index", "--no-assume-unchanged", "-z", "--stdin")
+        git.run(*words, deadline=deadline, given=b"\0".join(marked))
+
+
+_TAG = re.compile(rb"(?<![^\0])[A-Za-z?] ")
+"""What stands before each name in a list with marks."""
+_MARKED = re.compile(rb"(?<![^\0])[a-z] ([^\0]*)")
+
+
+def _listed(git: StoreGit, deadline: Deadline) -> tuple[bytes, set[bytes]]:
+    """The names of the index, and those that the person has marked: *assume unchanged* is a promise
+    of theirs, which may hide no change.
+    """
+    listed = git.run("ls-files", "-z", "-v", deadline=deadline)
+    return _TAG.sub(b"", listed), set(_MARKED.findall(listed))
 
 
 def _entries(git: StoreGit, deadline: Deadline) -> dict[bytes, str]:
@@ -122,22 +151,23 @@ def _entries(git: StoreGit, deadline: Deadline) -> dict[bytes, str]:
 
 
 def _converted(
-    repository: GitRepository, index: Path, names: list[bytes], deadline: Deadline
+    repository: GitRepository, index: Path, names: bytes, deadline: Deadline
 ) -> tuple[set[bytes], set[bytes]]:
     """By the person's attributes: files that a filter stands before, and that may be resized."""
-    asked = [name.decode() for name in (*_FILTERED, *_RESIZED)]
-    words = ("check-attr", "-z", "--stdin", *asked)
-    given, seconds = b"\0".join(names), deadline.left()
+    words = ("check-attr", "-z", "--stdin", "--all")
     try:
-        answer = repository.ask(words, index=str(index), given=given, seconds=seconds)
+        answer = repository.ask(words, index=str(index), given=names, seconds=deadline.left())
     except GitError as error:
         raise SnapshotError(str(error)) from error
-    said = answer.data.split(b"\0")
+    output = answer.data.split(b"\0")
     filtered: set[bytes] = set()
     resized: set[bytes] = set()
-    for name, attribute, value in zip(said[0::3], said[1::3], said[2::3], strict=False):
+    for name, attribute, value in zip(output[0::3], output[1::3], output[2::3], strict=False):
         if value not in (b"unspecified", b"unset"):
-            (filtered if attribute in _FILTERED else resized).add(name)
+            if attribute in _FILTERED:
+                filtered.add(name)
+            elif attribute in _RESIZED:
+                resized.add(name)
     return filtered, resized
 
 
@@ -165,18 +195,6 @@ def _of_other_size(
     return found
 
 
-def _look_at_all(git: StoreGit, deadline: Deadline) -> None:
-    """Let no mark of the person's hide a change: *assume unchanged* is a promise of theirs."""
-    marked = [
-        line[2:]
-        for line in git.run("ls-files", "-z", "-v", deadline=deadline).split(b"\0")
-        if line[:1].islower()
-    ]
-    if marked:
-        words = ("update-index", "--no-assume-unchanged", "-z", "--stdin")
-        git.run(*words, deadline=deadline, given=b"\0".join(marked))
-
-
 _ATTRIBUTES = b"* -text -filter -ident !eol !working-tree-encoding\n"
 """Outranks every file of attributes in the work tree."""
 _TOGETHER = 500
@@ -194,6 +212,22 @@ class TreeSnapshot(Struct, frozen=True, kw_only=True):
     """Files that are not in it because they are too large or cannot be read; by absolute path."""
 
 
+class IgnoredFiles(Struct, frozen=True, kw_only=True):
+    """Ignored files that are part of a snapshot all the same."""
+
+    patterns: tuple[str, ...] = ()
+    """As lines of ``.gitignore``; empty: none are."""
+    most: int = 1_000
+    """More files than this are none of it."""
+    most_bytes: int = 50_000_000
+
+
+def describe_plain_directory(top: str, trees: Path) -> GitRepository:
+    """A directory that is no repository, as one without settings, commits and objects."""
+    nowhere = str(trees / "none")
+    return GitRepository(top=top, git_dir=nowhere, common_dir=nowhere, head="ref: refs/heads/none")
+
+
 class ShadowRepository:
     """Our own view of one work tree.
 
@@ -202,25 +236,43 @@ class ShadowRepository:
         trees: where stores of work trees are; shared by all sessions.
         session: the session's own directory, for its index.
         hidden: a directory that is never part of a snapshot: our own.
+        ignored: which ignored files belong to it.
     """
 
     def __init__(
-        self, repository: GitRepository, trees: Path, session: Path, hidden: bytes = b""
+        self,
+        repository: GitRepository,
+        trees: Path,
+        session: Path,
+        hidden: bytes = b"",
+        ignored: IgnoredFiles | None = None,
     ) -> None:
+        self._ignored = ignored or IgnoredFiles()
         self.top = os.fsencode(repository.top)
-        self.key = hashlib.blake2b(self.top, digest_size=12).hexdigest()
+        self.key = self.key_of(self.top)
+        # Worktrees of agents are in our own directory: there it hides nothing.
+        self.hidden = hidden if not is_within(os.fsencode(repository.top), hidden) else b""
         self._repository = repository
         self._store = trees / self.key
         self._index = session / f"index-{self.key}"
-        self._hidden = hidden
         self._tree: str | None = None
         """What the index holds, if that is known."""
+        self._deadline = Deadline(0)
+        """Of the snapshot that is being taken."""
+        self._changed = ChangedNames(
+            lambda *words: self._git.run(*words, deadline=self._deadline), self.top
+        )
         excludes = repository.settings.get("core.excludesfile")
         settings = (f"core.excludesFile={excludes}",) if excludes else ()
         places = GitPlaces(
             git_dir=str(self._store), work_tree=repository.top, index=str(self._index)
         )
         self._git = StoreGit(places, settings=settings)
+
+    @staticmethod
+    def key_of(top: bytes) -> str:
+        """The name of the store of a work tree."""
+        return hashlib.blake2b(top, digest_size=12).hexdigest()
 
     def take(self, deadline: Deadline) -> TreeSnapshot:
         """Write down the work tree as it is now. Raises SnapshotError."""
@@ -243,8 +295,8 @@ class ShadowRepository:
             return []
         deadline = Deadline(60)
         words = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev")
-        said = self._git.run(*words, before.tree, after.tree, deadline=deadline).split(b"\0")
-        raw = list(zip(said[0:-1:2], said[1::2], strict=True))
+        output = self._git.run(*words, before.tree, after.tree, deadline=deadline).split(b"\0")
+        raw = list(zip(output[0:-1:2], output[1::2], strict=True))
         if len(raw) > _MOST_CHANGES:
             raise SnapshotError(f"more than {_MOST_CHANGES} files changed")
         kept = self._keep({object_ for head, _ in raw for object_ in _objects(head)}, blobs)
@@ -259,22 +311,39 @@ class ShadowRepository:
         ]
 
     def _take(self, deadline: Deadline) -> TreeSnapshot:
-        changed = self._git.run("diff-files", "-z", "--name-only", deadline=deadline)
-        others = self._git.run(
-            "ls-files", "-z", "--others", "--exclude-standard", deadline=deadline
-        )
-        names = {*changed.split(b"\0"), *others.split(b"\0")} - {b""}
-        sorting = _Sorting(self.top, self._hidden)
+        self._deadline = deadline
+        names = self._changed.find() | set(self._find_ignored(deadline))
+        sorting = _Sorting(self.top, self.hidden)
         for name in sorted(names):
             sorting.take(name)
         if sorting.unwanted:
             self._index_names(("--force-remove",), sorting.unwanted, deadline)
         if sorting.wanted:
             self._index_names(("--add", "--remove", "--replace"), sorting.wanted, deadline)
+            self._changed.learn(sorting.wanted)
         if sorting.wanted or sorting.unwanted or self._tree is None:
             written = self._git.run("write-tree", "--missing-ok", deadline=deadline)
             self._tree = written.decode().strip()
         return TreeSnapshot(tree=self._tree, large=sorting.large)
+
+    def _find_ignored(self, deadline: Deadline) -> list[bytes]:
+        """Ignored files that belong to the snapshot and are not in the index yet."""
+        if not self._ignored.patterns:
+            return []
+        patterns = [f"--exclude={pattern}" for pattern in self._ignored.patterns]
+        words = ("ls-files", "-z", "--others", "--ignored", *patterns)
+        found = [name for name in self._git.run(*words, deadline=deadline).split(b"\0") if name]
+        total = 0
+        for name in found:
+            with suppress(OSError):
+                total += os.lstat(self._absolute(name)).st_size
+        if len(found) > self._ignored.most or total > self._ignored.most_bytes:
+            raise SnapshotError(
+                f"checkpoints.ignored matches {len(found):,} files with {total:,} bytes in "
+                f"{os.fsdecode(self.top)!r}; at most {self._ignored.most:,} files with "
+                f"{self._ignored.most_bytes:,} bytes are covered. Write narrower patterns"
+            )
+        return found
 
     def _index_names(self, words: tuple[str, ...], names: list[bytes], deadline: Deadline) -> None:
         self._git.run(
@@ -284,6 +353,7 @@ class ShadowRepository:
     def _prepare(self, deadline: Deadline) -> None:
         if not (self._store / "HEAD").exists():
             self._make_store()
+            self._tree = None  # what it named may be gone
         # Written each time: what is in there decides what git does.
         _write_if_other(self._store / "config", self._repository.config.encode())
         _write_if_other(self._store / "info" / "attributes", _ATTRIBUTES)
@@ -291,6 +361,8 @@ class ShadowRepository:
         # Only this process uses this index: a lock is of one that was killed.
         self._index.with_name(self._index.name + ".lock").unlink(missing_ok=True)
         if not self._index.exists():
+            self._tree = None
+            self._changed.forget()
             make_private(self._index.parent)
             seed_index(self._git, self._repository, self._index, self._store, deadline)
 
@@ -300,9 +372,10 @@ class ShadowRepository:
         for part in ("objects/info", "refs", "info"):
             make_private(beside / part)
         (beside / "config").write_text(repository.config)
-        (beside / "objects" / "info" / "alternates").write_bytes(
-            os.fsencode(repository.objects) + b"\n"
-        )
+        if os.path.isdir(repository.objects):  # noqa: PTH112
+            (beside / "objects" / "info" / "alternates").write_bytes(
+                os.fsencode(repository.objects) + b"\n"
+            )
         (beside / "HEAD").write_text("ref: refs/heads/none\n")
         with suppress(OSError):  # another session may have been faster
             beside.rename(self._store)
@@ -314,8 +387,8 @@ class ShadowRepository:
             theirs = read_whole(path, _MOST_EXCLUDES) or b""
         except GitError:
             theirs = b""
-        if self._hidden and is_within(self._hidden, self.top) and self._hidden != self.top:
-            theirs += b"\n/" + self._hidden[len(self.top.rstrip(b"/")) + 1 :] + b"/\n"
+        if self.hidden and is_within(self.hidden, self.top) and self.hidden != self.top:
+            theirs += b"\n/" + self.hidden[len(self.top.rstrip(b"/")) + 1 :] + b"/\n"
         return theirs
 
     def _absolute(self, name: bytes) -> bytes:
@@ -329,14 +402,14 @@ class ShadowRepository:
         for start in range(0, len(wanted), _TOGETHER):
             some = wanted[start : start + _TOGETHER]
             given = "".join(f"{one}\n" for one in some).encode()
-            said = self._git.run("cat-file", "--batch", deadline=deadline, given=given)
-            for name, data in _batch(said):
+            output = self._git.run("cat-file", "--batch", deadline=deadline, given=given)
+            for name, data in _batch(output):
                 kept[name] = blobs.put(data)
         return kept
 
 
 class _Sorting:
-    """What becomes of paths that differ from the index."""
+    """How paths that differ from the index are handled."""
 
     def __init__(self, top: bytes, hidden: bytes) -> None:
         self.wanted: list[bytes] = []
@@ -411,17 +484,17 @@ def _entry(mode: bytes, object_: str, kept: dict[str, str]) -> FileState | None:
             return FileState(kind="file", digest=kept[object_], executable=mode == b"100755")
 
 
-def _batch(said: bytes) -> Iterator[tuple[str, bytes]]:
+def _batch(output: bytes) -> Iterator[tuple[str, bytes]]:
     """What ``cat-file --batch`` says: a line with name, kind and size, then so many bytes."""
     at = 0
-    while at < len(said):
-        end = said.index(b"\n", at)
-        words = said[at:end].split(b" ")
+    while at < len(output):
+        end = output.index(b"\n", at)
+        words = output[at:end].split(b" ")
         if words[-1] == b"missing":
             at = end + 1
             continue
         size = int(words[2])
-        yield words[0].decode(), said[end + 1 : end + 1 + size]
+        yield words[0].decode(), output[end + 1 : end + 1 + size]
         at = end + 2 + size
 
 

@@ -6,9 +6,10 @@ Everything here blocks.
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -32,6 +33,8 @@ __all__ = [
     "FileRestorer",
     "RestoreIntent",
     "RestorePlan",
+    "RestorePlanner",
+    "RestoreStep",
     "link_before",
     "put",
     "remove_file",
@@ -153,10 +156,37 @@ class RestorePlan(Struct, frozen=True, kw_only=True):
     """What is to be done, looked at and found possible."""
 
     changes: tuple[FileChange, ...]
-    """From what is there now to what shall be."""
+    """From the present state of the files to the restored one."""
     kept: tuple[str, ...] = ()
     """Paths that cannot be brought back, for people."""
     forced: bool = False
+    merged: tuple[str, ...] = ()
+    """Paths in which later changes by others stay, for people."""
+    reasons: tuple[str, ...] = ()
+    """Why, for each of ``kept``."""
+
+
+class RestoreStep(Struct, frozen=True, kw_only=True):
+    """A change that is to be taken back, or done again."""
+
+    change: FileChange
+    """From what was left there to what was there before."""
+    agents: tuple[str, ...] = ()
+    """Other agents that may have made the change."""
+
+
+class RestorePlanner(Protocol):
+    """Decides what is done to files."""
+
+    def plan(self, steps: Sequence[RestoreStep], *, force: bool = False) -> RestorePlan:
+        """Look at the files and change nothing; blocks.
+
+        ``steps``: in the order in which they are carried out; a path may come more than once.
+
+        Raises:
+            CheckpointError: it cannot be done.
+        """
+        ...
 
 
 class RestoreIntent(Struct, frozen=True, kw_only=True):
@@ -166,7 +196,7 @@ class RestoreIntent(Struct, frozen=True, kw_only=True):
     event: Rewound | Redone
     """What is appended to the log when it is done."""
     moves: int
-    """How often the session had gone back or forth: tells whether the log has it already."""
+    """How often the session had gone back or forth: shows whether the log has it already."""
 
 
 class FileRestorer:
@@ -187,7 +217,7 @@ class FileRestorer:
 
         Raises:
             FilesChangedError: some are not, and ``force`` is not given.
-            ContentMissingError: what they shall be is not kept any more.
+            ContentMissingError: their content to restore is not kept any more.
         """
         todo: list[FileChange] = []
         kept: list[str] = []
@@ -195,7 +225,7 @@ class FileRestorer:
         listed = tuple(changes)
         leaving = {change.path for change in listed if change.after is None}
         for change in listed:
-            now = self._now(change.path, leaving)
+            now = self.read_now(change.path, leaving)
             shown = path_text(change.path, self._root)
             if now == change.after:
                 continue
@@ -241,10 +271,10 @@ class FileRestorer:
             return None
 
     def finish(self, intent: RestoreIntent) -> tuple[str, ...]:
-        """Carry through what was begun; gives the paths that somebody changed meanwhile."""
+        """Complete what was begun; gives the paths that were changed by others meanwhile."""
         kept: list[str] = []
         for change in _in_order(intent.changes):
-            now = self._now(change.path, set())
+            now = self.read_now(change.path, set())
             if now == change.after:
                 continue
             try:
@@ -262,8 +292,8 @@ class FileRestorer:
         """It is in the log."""
         self._note.unlink(missing_ok=True)
 
-    def _now(self, path: bytes, leaving: set[bytes]) -> FileState | None:
-        """What is there, once all that is ``leaving`` has left."""
+    def read_now(self, path: bytes, leaving: set[bytes]) -> FileState | None:
+        """What is there, once all that is ``leaving`` has left; its content is kept."""
         if link_before(path) in leaving:
             return None
         now = read_file_state(path, self._blobs)
@@ -289,7 +319,7 @@ class FileRestorer:
 
 
 def _is_lost(change: FileChange) -> bool:
-    """Whether what is there, or what shall be, is not kept."""
+    """Whether the present content, or the one to restore, is not kept."""
     return any(
         entry is not None and not entry.is_restorable for entry in (change.before, change.after)
     )

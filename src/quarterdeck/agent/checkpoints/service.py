@@ -1,13 +1,13 @@
 """A session's checkpoints: watches turns, and lets people see, undo and redo what they did.
 
-Nothing of the work is imported before a call may change a file, or somebody asks.
+The modules that do the work are imported when a call may change a file, or on the first request.
 """
 
 import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from quarterdeck.journal.errors import JournalError
 from quarterdeck.system.errors import OperatingSystemError
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from ..session_setup import SessionSetup
     from .file_state import Manifest
     from .snapshot import PendingSnapshot, TurnSnapshots
-    from .turn_history import TurnHistory, TurnLedger
+    from .turn_history import MoveOptions, TurnHistory, TurnLedger
 
-__all__ = ["Checkpoints", "SessionLog"]
+__all__ = ["Checkpoints", "SessionLog", "may_change_files"]
 
 _log = logging.getLogger(__name__)
 _HURRY = 0.5
@@ -41,7 +41,10 @@ _HURRY = 0.5
 _CHANGING = ("edit", "delete", "move", "execute", "other")
 """Kinds of calls that may change files even if they name none."""
 _BY_OTHERS = ("spawn_agent",)
-"""Tools that let somebody else work."""
+"""Tools that let another agent work."""
+
+
+E = TypeVar("E", Rewound, Redone)
 
 
 class SessionLog(NamedTuple):
@@ -61,7 +64,7 @@ class Checkpoints:
     Args:
         setup: says where what files were is kept, and how long that may take.
         emit: appends an event of the session that belongs to no turn.
-        turns: held by whoever runs a turn.
+        turns: held while a turn runs.
         close_context: ends a summary that is under way.
     """
 
@@ -81,6 +84,7 @@ class Checkpoints:
         self._conversation = conversation
         self._turns = turns
         self._state = setup.checkpoints
+        self._recorder = setup.recorder if self._state is not None else None
         self._snapshots: TurnSnapshots | None = None
         self._history: TurnHistory | None = None
         self._watch: _Watch | None = None
@@ -89,6 +93,8 @@ class Checkpoints:
         """Who watches a turn that begins."""
         if self._state is None:
             return NO_TURN_WATCH
+        if self._recorder is not None:
+            return self._recorder.watch(turn)
         self._watch = _Watch(self, turn, self._watch)
         return self._watch
 
@@ -114,6 +120,8 @@ class Checkpoints:
         watch, self._watch = self._watch, None
         if watch is not None:
             await watch.settle()
+        if self._recorder is not None:
+            await self._recorder.settle()
 
     async def ledger(self) -> "TurnLedger":
         """The turns so far."""
@@ -128,36 +136,69 @@ class Checkpoints:
             return await (await self.history()).changes(turn)
 
     async def undo(
-        self, *, files: bool = True, conversation: bool = True, force: bool = False
+        self,
+        *,
+        files: bool = True,
+        conversation: bool = True,
+        force: bool = False,
+        via: "MoveOptions | None" = None,
     ) -> Rewound:
         """Take the newest turn back. Raises as ``TurnHistory.rewind``."""
-        async with self._turns:
-            history = await self.history(conversation)
-            done = await history.undo(files=files, conversation=conversation, force=force)
-            await self._retell()
-            return done
+        return await self._move(
+            lambda history, how: history.undo(
+                files=files, conversation=conversation, force=force, via=how
+            ),
+            conversation,
+            via,
+        )
+
+    async def undo_files(
+        self, turn: str, *, force: bool = False, via: "MoveOptions | None" = None
+    ) -> Rewound:
+        """Take back what one turn did to files. Raises as ``TurnHistory.rewind``."""
+        return await self._move(
+            lambda history, how: history.undo_files(turn, force=force, via=how), False, via
+        )
 
     async def rewind(
-        self, turn: str, *, files: bool = True, conversation: bool = True, force: bool = False
+        self,
+        turn: str,
+        *,
+        files: bool = True,
+        conversation: bool = True,
+        force: bool = False,
+        via: "MoveOptions | None" = None,
     ) -> Rewound:
         """Go back to where a turn began, by its number or id. Raises as ``TurnHistory.rewind``."""
-        async with self._turns:
-            history = await self.history(conversation)
-            done = await history.rewind(turn, files=files, conversation=conversation, force=force)
-            await self._retell()
-            return done
+        return await self._move(
+            lambda history, how: history.rewind(
+                turn, files=files, conversation=conversation, force=force, via=how
+            ),
+            conversation,
+            via,
+        )
 
-    async def redo(self, *, force: bool = False) -> Redone:
+    async def redo(self, *, force: bool = False, via: "MoveOptions | None" = None) -> Redone:
         """Take the newest going back back. Raises as ``TurnHistory.rewind``."""
+        return await self._move(lambda history, how: history.redo(force=force, via=how), True, via)
+
+    async def _move(
+        self,
+        move: "Callable[[TurnHistory, MoveOptions], Awaitable[E]]",
+        conversation: bool,
+        via: "MoveOptions | None",
+    ) -> E:
+        from .turn_history import PLAIN_MOVE
+
         async with self._turns:
-            done = await (await self.history(True)).redo(force=force)
+            done = await move(await self.history(conversation), via or PLAIN_MOVE)
             await self._retell()
             return done
 
     async def history(self, conversation: bool = False) -> "TurnHistory":
-        """The ways back and forth, for whoever holds the turn; call ``retold`` after using them.
+        """Undo and redo, for a caller that holds ``turns``; call ``retold`` after using them.
 
-        ``conversation``: what is said may change, so no summary of it may be under way.
+        ``conversation``: messages may be taken back, so no summary of them may be under way.
         """
         await self.settle()
         if conversation:
@@ -165,7 +206,7 @@ class Checkpoints:
         return await self._made()
 
     async def retold(self) -> None:
-        """The conversation is what the log tells now."""
+        """Rebuild the conversation from the log."""
         await self._retell()
 
     async def snapshots(self) -> "TurnSnapshots":
@@ -221,7 +262,7 @@ class _Watch:
         self._snapshots = asyncio.Lock()
         self._beginning: asyncio.Task[PendingSnapshot] | None = None
         self._finishing: asyncio.Task[tuple[Event, ...]] | None = None
-        self._is_told = False
+        self._was_reported = False
 
     @property
     def is_open(self) -> bool:
@@ -229,8 +270,8 @@ class _Watch:
         return self._beginning is not None or self._earlier is not None
 
     async def before_call(self, turn: "Turn", call: "Call") -> None:
-        """Keep what the call may change; that this is not possible is told, once."""
-        if not _may_change(call):
+        """Keep what the call may change; if that is not possible, a notice says so once."""
+        if not may_change_files(call):
             return
         try:
             async with self._snapshots:
@@ -263,8 +304,8 @@ class _Watch:
         await asyncio.to_thread((await self._checkpoints.snapshots()).forget)
 
     async def _tell_once(self, turn: "Turn", problem: str) -> None:
-        if not self._is_told:
-            self._is_told = True
+        if not self._was_reported:
+            self._was_reported = True
             await turn.emit(make_snapshot_notice(problem))
 
     async def _settle_earlier(self) -> None:
@@ -302,18 +343,18 @@ class _Watch:
             return await asyncio.to_thread(snapshots.finish, pending)
         except Exception as error:  # a turn must come to its end
             problem = _problem(error)
-            return () if self._is_told else (make_snapshot_notice(problem),)
+            return () if self._was_reported else (make_snapshot_notice(problem),)
 
 
 def _problem(error: Exception) -> str:
-    """What went wrong, for people; what nobody expected is logged."""
+    """What went wrong, for people; an unexpected error is logged."""
     if isinstance(error, QuarterdeckError | OSError):
         return str(error)
     _log.error("could not take a snapshot of the files", exc_info=error)
     return f"an error in the program: {error!r}"
 
 
-def _may_change(call: "Call") -> bool:
+def may_change_files(call: "Call") -> bool:
     """Whether a call may change files; of one that names neither path nor command its kind says."""
     if call.command is None and not call.paths:
         return call.kind in _CHANGING or call.tool in _BY_OTHERS

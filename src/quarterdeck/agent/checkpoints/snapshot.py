@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from quarterdeck.config.places import make_private
 from quarterdeck.system.errors import GitError
-from quarterdeck.system.git_repository import find_repository
+from quarterdeck.system.git.repository import find_repository
 from quarterdeck.wire.events import Checkpointed, Event
 from quarterdeck.wire.ids import TurnId
 
@@ -34,7 +34,7 @@ from .file_state import (
 )
 from .git_snapshot import Deadline, ShadowRepository, TreeSnapshot
 
-__all__ = ["PendingSnapshot", "TurnSnapshots"]
+__all__ = ["PendingSnapshot", "TurnSnapshots", "describe_uncovered"]
 
 _PENDING = "pending"
 _MOST_NAMED = 20
@@ -69,7 +69,7 @@ class TurnSnapshots:
         self.blobs = BlobStore(self.directory / "blobs")
         self.root = os.fsencode(os.path.realpath(roots[0]))
         self._trees = state / "checkpoints" / TREES
-        self._hidden = os.fsencode(os.path.realpath(state / "checkpoints"))
+        self._hidden = os.fsencode(os.path.realpath(state))
         self._roots = roots
         self._patience = patience
         self._shadows: dict[bytes, ShadowRepository] | None = None
@@ -77,7 +77,7 @@ class TurnSnapshots:
     def begin(self, turn: TurnId) -> PendingSnapshot:
         """Keep what the work trees are, before a turn changes them.
 
-        One that cannot be written down is a problem that is told, not an error.
+        One that cannot be written is a problem in a notice, not an error.
         """
         pending = PendingSnapshot(turn=turn)
         deadline = Deadline(self._patience)
@@ -106,7 +106,7 @@ class TurnSnapshots:
         self._note(pending)
 
     def finish(self, pending: PendingSnapshot) -> tuple[Event, ...]:
-        """Work out what the turn changed, and give what is to be told of it; () for nothing.
+        """Compute what the turn changed, and give the events that record it; () for nothing.
 
         The turn stays noted until ``forget``. Raises OSError.
         """
@@ -123,7 +123,7 @@ class TurnSnapshots:
                 found[path] = FileChange(path=path, before=before, after=after)
         changes = tuple(c for _, c in sorted(found.items()) if c.before != c.after)
         if changes:
-            uncovered = (*pending.problems, *_uncovered(changes, self.root))
+            uncovered = (*pending.problems, *describe_uncovered(changes, self.root))
             events.insert(0, self._checkpoint(pending.turn, changes, uncovered))
         return tuple(events)
 
@@ -195,7 +195,7 @@ class TurnSnapshots:
         return self._shadows
 
 
-def _uncovered(changes: tuple[FileChange, ...], root: bytes) -> Iterator[str]:
+def describe_uncovered(changes: tuple[FileChange, ...], root: bytes) -> Iterator[str]:
     """Why some of the changes cannot be taken back, for people."""
     for change in changes:
         for entry in (change.before, change.after):

@@ -27,10 +27,10 @@ __all__ = ["introduce_profiles", "make_children_factory"]
 async def introduce_profiles(
     shelves: tuple[ProfileFolder, ...], toolbox: "Toolbox"
 ) -> tuple[str, tuple[NoticePosted, ...]]:
-    """What the model is told of profiles that did not come with us, and what people are told.
+    """The text for the model on profiles that are not built in, and notices for people.
 
-    A profile that cannot be used is told to people and left out. One that names a tool which
-    there is not works without it; that is told, too.
+    A profile that cannot be used is left out, with a notice. One that names a tool which
+    does not exist works without that tool, with a notice, too.
     """
     if "spawn_agent" not in toolbox.names or not await asyncio.to_thread(_is_any, shelves):
         return "", ()

@@ -93,12 +93,12 @@ async def _unwatched(_: Event) -> None:
 
 
 class ChildSession(Session):
-    """A session that whoever started it looks at."""
+    """A session watched by the agent that started it."""
 
     watch: Callable[[Event], Awaitable[None]] = staticmethod(_unwatched)
 
     files: TurnWatch = NO_TURN_WATCH
-    """Keeps what files were, for the turn of whoever waits."""
+    """Keeps the earlier content of files, for the turn of the waiting parent."""
 
     def _turn(self, turn: TurnId) -> Turn:
         return replace(super()._turn(turn), watch=self.files)
@@ -123,7 +123,7 @@ class ParentWatch:
 
 
 def answer_in(event: Event) -> str | None:
-    """What the agent said with an event that ends a call of the model; None for any other."""
+    """The agent's text in an event that ends a call of the model; None for any other."""
     if not isinstance(event, ModelCallFinished) or event.reply is None:
         return None
     words = [part.text for part in event.reply.parts if isinstance(part, TextPart)]
@@ -139,12 +139,12 @@ class ChildAgent:
     started: ChildStarted
     answer_bytes: int
     answer: str = ""
-    """What it said last."""
+    """Its last message."""
     doing: str = "begins"
     steps: int = 0
     tokens: int = 0
     ended: ChildEnded | None = None
-    _told: float = field(default=0.0)
+    _reported_at: float = field(default=0.0)
 
     @property
     def id(self) -> SessionId:
@@ -158,7 +158,7 @@ class ChildAgent:
         return f"{self.profile.name}: {self.doing} ({steps}, {self.tokens} tokens)"
 
     async def run(self, parent: SessionId, emit: Emit) -> ChildEnded:
-        """Let it do its task; its end is told before this returns or is cancelled.
+        """Let it do its task; its end is recorded before this returns or is cancelled.
 
         ``emit`` appends to the parent's log. What is not in the background shows its progress.
         """
@@ -215,8 +215,8 @@ class ChildAgent:
                 self.answer = answer_in(event) or self.answer
             case _:
                 return
-        if not self.started.background and time.monotonic() - self._told >= _EVERY:
-            self._told = time.monotonic()
+        if not self.started.background and time.monotonic() - self._reported_at >= _EVERY:
+            self._reported_at = time.monotonic()
             shown = ContentItem(content=text(self.progress))
             await emit(ToolCallUpdated(call=self.started.call, content=(shown,)))
 
@@ -278,7 +278,7 @@ class RequestRelay:
     """The parent's call that started the child."""
 
     async def leave(self, question: PermissionAsked) -> PermissionAnswer:
-        """Ask for leave in the child's name."""
+        """Request permission in the child's name."""
         asked = replace(
             question,
             title=f"{self.name} ▸ {question.title}",
@@ -310,13 +310,13 @@ _Number = TypeVar("_Number", int, float)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildRequest:
-    """A child that shall be."""
+    """A child to be started."""
 
     id: SessionId
     profile: Profile
     task: str
     prompt: str
-    """What it is told besides its profile."""
+    """What it is sent besides its profile."""
     can_spawn: bool
     settings: ChildSettings
     spending: TurnSpending
@@ -408,13 +408,14 @@ async def _setup(setup: SessionSetup, wanted: ChildRequest) -> SessionSetup:
         spending=wanted.spending,
         beside=None,
         checkpoints=None,
+        recorder=None,
         hooks=ParentHooks(setup.hooks),
         goal=None,
     )
 
 
 class _Borrowed:
-    """A model that somebody else closes."""
+    """A model that its owner closes."""
 
     def __init__(self, model: Model) -> None:
         self.lender = model

@@ -1,4 +1,4 @@
-"""The agents that one session has started: opening, running, telling, ending them."""
+"""The agents that one session has started: opening, running, reporting, ending them."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ class ChildrenContext:
     settings: ChildSettings
     read_profiles: Callable[[], Awaitable[ProfileLibrary]]
     prompt: str
-    """What every agent is told that works in this directory."""
+    """The prompt for every agent that works in this directory."""
     live: int = 0
     """How many are at work."""
 
@@ -102,7 +102,7 @@ class Children:
     async def start(self, profile: Profile, task: str, live: "LiveCall") -> ChildAgent:
         """Start a child that works on while the session does something else.
 
-        When it is over its answer is told to the model at the next step, or with the next prompt.
+        When it ends, its answer is sent to the model at the next step, or with the next prompt.
 
         Raises:
             ToolError: it cannot be started.
@@ -133,7 +133,7 @@ class Children:
             await asyncio.wait([task])
 
     async def answer(self, id_: str) -> str:
-        """The whole of what a child said last, also of one that was there before a crash.
+        """The whole last message of a child, also of one from before a crash.
 
         Raises:
             ToolError: this session has started no such agent.

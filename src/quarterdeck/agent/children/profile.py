@@ -1,4 +1,4 @@
-"""Profiles of child agents: what a child is told and may use, how a file is parsed, and where
+"""Profiles of child agents: a child's prompt and tools, how a file is parsed, and where
 files are found.
 """
 
@@ -70,12 +70,12 @@ _MOST_NAME = 64
 
 
 class ProfileError(QuarterdeckError):
-    """A profile cannot be used; the message names its file and what to mend."""
+    """A profile cannot be used; the message names its file and what to fix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """How an agent shall be that another one starts."""
+    """How a child agent is to work."""
 
     name: str
     description: str
@@ -87,7 +87,7 @@ class Profile:
     tools: tuple[str, ...] | None = None
     """Only these of its parent's tools; None: all of them."""
     mode: Mode | None = "read-only"
-    """None: its parent's. Never wider than that, whatever is said here."""
+    """None: its parent's. Never wider than that, whatever the profile has here."""
     max_turns: int | None = None
     """Calls of the model."""
     max_tokens: int | None = None
@@ -203,7 +203,7 @@ class ProfileLibrary:
 
 @cache
 def part() -> str:
-    """What every child is told. Reads a file."""
+    """The part of the prompt that every child gets. Reads a file."""
     return Path(__file__).with_name("child.md").read_text("utf-8").strip()
 
 
@@ -215,7 +215,7 @@ def read_built_in_profiles() -> tuple[Profile, ...]:
 
 
 async def read_profiles(shelves: tuple[ProfileFolder, ...]) -> ProfileLibrary:
-    """Read them as they are now; what cannot be used is left out and told."""
+    """Read them as they are now; what cannot be used is left out and reported."""
     return await asyncio.to_thread(_read, shelves)
 
 

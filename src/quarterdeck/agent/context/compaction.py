@@ -73,12 +73,12 @@ async def summarise(
         ModelError: the call failed, more than once where that may help.
         SummaryError: nothing was written, or the model declined.
     """
-    words = await asyncio.to_thread(_wish, focus)
-    wish = Message(role="user", parts=(TextPart(text=words),))
+    words = await asyncio.to_thread(_summary_prompt, focus)
+    summary_request = Message(role="user", parts=(TextPart(text=words),))
     try:
-        finished = await _ask(asking, (*messages, wish), max_output)
+        finished = await _ask(asking, (*messages, summary_request), max_output)
     except ContextOverflowError:
-        finished = await _ask(asking, (*_bare(messages), wish), max_output)
+        finished = await _ask(asking, (*_bare(messages), summary_request), max_output)
     parts = finished.reply.parts
     text = "".join(part.text for part in parts if isinstance(part, TextPart)).strip()
     if not text:
@@ -91,7 +91,7 @@ async def summarise(
     return Summary(text, finished.usage, cost_of(asking.model.info, finished.usage))
 
 
-def _wish(focus: str) -> str:
+def _summary_prompt(focus: str) -> str:
     text = Path(__file__).with_name("summary_prompt.md").read_text(encoding="utf-8").rstrip()
     return (
         (f"{text}\n\nThe user asked to keep this in particular: {focus}") if focus.strip() else text
@@ -154,7 +154,7 @@ class CompactionOrder:
     asking: ModelCallSettings
     through: int
     kept: Callable[[], tuple[Part, ...]]
-    """What is told beside the summary, at the moment at which it is ready."""
+    """What is sent beside the summary, at the moment at which it is ready."""
     focus: str = ""
     max_output: int
     writer: Callable[[], Model] | None = None
@@ -167,7 +167,7 @@ class _UnderWay:
     order: CompactionOrder
     messages: tuple[Message, ...]
     task: asyncio.Task[None] | None = None
-    is_told: bool = False
+    in_conversation: bool = False
     """Whether the log says that it has begun."""
     outcome: Summary | str | None = None
     """A text is why it failed."""
@@ -209,7 +209,7 @@ class Compactor:
         assert self._under_way is None, "one compaction at a time"
         conversation = self._conversation
         head = (conversation.head,) if conversation.head is not None else ()
-        messages = tuple(conversation.told[: order.through - conversation.first])
+        messages = tuple(conversation.recent_messages[: order.through - conversation.first])
         work = self._under_way = _UnderWay(new_compaction_id(), order, (*head, *messages))
         work.task = start_task(self._work(work), name=work.id)
 
@@ -246,13 +246,13 @@ class Compactor:
         async with self._ending:
             if self._under_way is work:
                 self._under_way = None
-                if work.is_told:
+                if work.in_conversation:
                     await self._emit(CompactionChanged(compaction=work.id, status="cancelled"))
 
     async def _work(self, work: _UnderWay) -> None:
         try:
             await self._emit(CompactionChanged(compaction=work.id, status="in_progress"))
-            work.is_told = True
+            work.in_conversation = True
             work.outcome = await self._written(work)
         except ModelError as error:
             work.outcome = str(error)

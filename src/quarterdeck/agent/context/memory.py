@@ -23,7 +23,7 @@ from quarterdeck.wire.events import (
     ToolCallStarted,
 )
 
-from ..content_parts import parts_of, told_content
+from ..content_parts import model_content, parts_of
 from .token_estimate import weigh
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class RememberedPrompt(Struct, frozen=True):
 
 
 class ConversationMemory:
-    """What a person said and what the work is about, whatever is cleared or summarised."""
+    """The person's prompts and the subject of the work, whatever is cleared or summarised."""
 
     def __init__(self) -> None:
         self.prompts: list[RememberedPrompt] = []
@@ -144,9 +144,9 @@ class ConversationMemory:
         """Files that were read or changed, the latest last."""
         self.pins: dict[MessageId, tuple[ContentBlock, ...]] = {}
         self.added: dict[str, str] = {}
-        """What was told though nobody typed it, by its source, the latest last."""
+        """Prompts that no person typed, by their source, the latest last."""
         self.last: tuple[ContentBlock, ...] = ()
-        """What was said last, by either side."""
+        """The last message, of either side."""
 
     def apply(self, event: Event, at: int) -> None:
         """Take one event; ``at`` is the number of the next message."""
@@ -175,7 +175,7 @@ class ConversationMemory:
                 pass
 
     def _prompted(self, event: Prompted, at: int) -> None:
-        content = told_content(event)
+        content = model_content(event)
         parts = parts_of(content)
         text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
         self.prompts.append(RememberedPrompt(at, shorten(text, _LONGEST_PROMPT), not event.steers))

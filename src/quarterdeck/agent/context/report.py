@@ -56,7 +56,7 @@ def _sources(setup: "SessionSetup", conversation: Conversation) -> dict[str, int
         source = "MCP tools" if spec.name.startswith("mcp__") else "tools"
         sizes[source] += len(msgspec.json.encode(spec))
     sizes["summary"] = conversation.head_size
-    for message in conversation.told:
+    for message in conversation.recent_messages:
         for part in message.parts:
             size = weigh(Message(role=message.role, parts=(part,)))
             sizes[_source(message, part)] += size

@@ -60,7 +60,7 @@ _LONGEST_DEMAND = 400
 def carryover_parts(
     memory: ConversationMemory, through: int, *, most: int, commands: Sequence[str] = ()
 ) -> tuple[Part, ...]:
-    """What to tell beside a summary of the messages below ``through``.
+    """What to send beside a summary of the messages below ``through``.
 
     ``most``: bytes for the prompts that are replaced; the newest may have as much again. Pinned
     messages are whole whatever they are.
@@ -174,7 +174,7 @@ def cut_before_tail(conversation: Conversation, turns: int, most: int) -> int:
     The tail is the newest turns, as many of ``turns`` as fit into ``most`` bytes; where not even
     the newest does, its newest steps. The last step always stays.
     """
-    messages, sizes, first = conversation.told, conversation.sizes, conversation.first
+    messages, sizes, first = conversation.recent_messages, conversation.sizes, conversation.first
     if not messages:
         return first
     starts = _turn_starts(conversation, turns)
@@ -194,7 +194,7 @@ def cut_before_tail(conversation: Conversation, turns: int, most: int) -> int:
 
 
 def _turn_starts(conversation: Conversation, turns: int) -> set[int]:
-    """The places, among those that are told, of the newest prompts that started a turn."""
+    """The places, among the messages that are sent, of the newest prompts that started a turn."""
     starts: set[int] = set()
     for prompt in reversed(conversation.memory.prompts):
         if prompt.at < conversation.first or len(starts) == turns:
@@ -219,7 +219,7 @@ def savings_below(conversation: Conversation, cut: int) -> int:
 
 
 PROMPT_SHARE = 0.1
-"""Of what can be used: the prompts that are told whole after a compaction."""
+"""Of what can be used: the prompts that are sent whole after a compaction."""
 _DEMAND_TAIL = 0.05
 """Of what can be used: what stays whole when a person asks for a compaction."""
 _DEMAND_SHARE = 0.25
@@ -314,7 +314,7 @@ class CompactionStrategy:
     async def _cut(self, marks: Thresholds, model: Model) -> None:
         """Leave the middle out of results of the newest steps that alone fill the window."""
         conversation = self._conversation
-        messages = conversation.told[max(0, conversation.cleared - conversation.first) :]
+        messages = conversation.recent_messages[max(0, conversation.cleared - conversation.first) :]
         results = [p for each in messages for p in each.parts if isinstance(p, ToolResultPart)]
         longest = max(_LEAST_RESULT, self._meter.tail(marks, marks.tail) // max(1, len(results)))
         texts = (

@@ -1,7 +1,7 @@
 """How large a request is, in tokens: what the vendor counted last, and an estimate of the rest.
 
-Bytes are counted exactly and cheaply; how many tokens a byte is, each answer of the vendor tells
-anew. Everything here follows from events, so that a session that goes on knows what it knew.
+Bytes are counted exactly and cheaply; each answer of the vendor shows anew how many tokens a byte
+is. Everything here follows from events, so that a session that goes on knows what it knew.
 """
 
 import msgspec

@@ -23,7 +23,7 @@ _TAIL = 0.25
 _GAIN = 0.25
 """Of what can be used: less is not worth losing the vendor's cache for."""
 _SLACK = 0.02
-"""Of the window: what an estimate may be wrong by before an answer is told to be shorter."""
+"""Of the window: how far an estimate may be off before the length of an answer is limited."""
 
 
 class Thresholds(Struct, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ class TokenMeter:
         self._setup = setup
         self._conversation = conversation
         self._limits: dict[str, int] = {}
-        """What a vendor refused although the model's window is said to be larger."""
+        """Sizes that a vendor refused although the model's documented window is larger."""
         self._overhead: tuple[object, str, int] | None = None
 
     def marks(self, model: Model) -> Thresholds:

@@ -32,12 +32,12 @@ class PinError(QuarterdeckError):
 
 
 def make_pin(memory: ConversationMemory, words: str, most: int) -> MessagePinned:
-    """The event that pins a text, or what was said last if there is none.
+    """The event that pins a text, or the last message if there is none.
 
     ``most``: bytes that all pins together may have.
 
     Raises:
-        PinError: nothing was said yet, or the pins would be too large.
+        PinError: there is no message yet, or the pins would be too large.
     """
     content = (text(words),) if words.strip() else memory.last
     if not content:
@@ -137,7 +137,7 @@ class SessionContext:
         return report(self._setup, self._conversation, self._meter.marks(self._setup.model))
 
     async def pin(self, text: str = "") -> str:
-        """Keep a text, or what was said last, whole through every compaction; says what.
+        """Keep a text, or the last message, whole through every compaction; returns an answer.
 
         Raises:
             QuarterdeckError: there is nothing to pin, or too much is pinned.
@@ -190,7 +190,7 @@ class SessionContext:
 
 
 def _settle(future: "asyncio.Future[str]", error: BaseException) -> None:
-    """Tell who waits for a compaction that it did not come to its end."""
+    """Report to the waiters for a compaction that it did not complete."""
     if future.done():
         return
     if isinstance(error, asyncio.CancelledError):

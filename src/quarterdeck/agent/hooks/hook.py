@@ -52,7 +52,7 @@ class Hook:
     """One hook of one point."""
 
     name: str
-    """How people are told of it: what it runs, shortened."""
+    """Its name for people: what it runs, shortened."""
     source: str
     """The file that declares it."""
     timeout: float
@@ -178,7 +178,7 @@ def _from_file(file: str, project: str) -> Any:
 
 
 async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call in a thread that nobody has to wait for: the loop's own are waited for at its end."""
+    """Call in a thread that is not waited for: the loop waits for its own threads at its end."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 
@@ -200,7 +200,7 @@ async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
             error = raised
         except BaseException as raised:  # such as SystemExit: it ends the hook, not us
             error = RuntimeError(repr(raised))
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: there is no waiter left
             loop.call_soon_threadsafe(settle, result, error)
 
     threading.Thread(target=work, daemon=True, name="quarterdeck hook").start()
@@ -209,7 +209,7 @@ async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
 
 _MOST_OUTPUT = 1_000_000
 _MOST_WORDS = 10_000
-"""Characters of standard error that are told."""
+"""Characters of standard error that are reported."""
 _ENDING = EndingDeadlines(ask=0.0, terminate=0.5, kill=5.0)
 _REFUSES = 2
 

@@ -51,11 +51,11 @@ __all__ = [
 
 _VERSION = 1
 _MOST_CONTEXT = 20_000
-"""Characters that a hook may tell the model."""
+"""Characters that a hook may send to the model."""
 _MOST_WAITING = 20
-"""Notifications that may be under way; more are dropped, as nobody could follow them."""
+"""Notifications that may be under way; more are dropped, too many to be followed."""
 _LONG = 1000
-"""Characters of a command beyond which it is held against a pattern in a thread."""
+"""Characters of a command beyond which it is matched with a pattern in a thread."""
 
 
 @dataclass(slots=True)
@@ -160,7 +160,7 @@ class SessionHooks:
 
 
 def _with(verdict: HookVerdict, reply: HookReply, hook: Hook) -> HookVerdict:
-    """What was said so far, and one more answer; asking outranks allowing."""
+    """The verdict so far, and one more answer; asking outranks allowing."""
     if reply.context.strip():
         added = reply.context.strip()[:_MOST_CONTEXT]
         verdict = replace(verdict, context=(*verdict.context, added))
@@ -177,9 +177,9 @@ def _with(verdict: HookVerdict, reply: HookReply, hook: Hook) -> HookVerdict:
             refused = reason or f"{hook} gave no reason"
             return replace(verdict, refused=refused, by=str(hook))
         case "ask":
-            return replace(verdict, wish="ask", by=str(hook), reason=reason)
-        case "allow" if verdict.wish is None:
-            return replace(verdict, wish="allow", by=str(hook), reason=reason)
+            return replace(verdict, effect="ask", by=str(hook), reason=reason)
+        case "allow" if verdict.effect is None:
+            return replace(verdict, effect="allow", by=str(hook), reason=reason)
         case _:
             return verdict
 
@@ -288,7 +288,7 @@ def _program(name: str) -> str:
 
 
 _MOST_OUTPUT = 100_000
-"""Characters of a tool's output that hooks are told."""
+"""Characters of a tool's output that are sent to hooks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,13 +301,13 @@ class HookedCall:
     refused: str | None = None
     urge: HookAdvice | None = None
     notes: tuple[str, ...] = ()
-    """What the model is told with the result."""
+    """What is sent to the model with the result."""
 
 
 async def run_before_tool_hooks(
     turn: Turn, id_: ToolCallId, tool: Tool, prepared: PreparedCall, raw: Any
 ) -> HookedCall:
-    """Let hooks look at a call before anybody is asked for leave.
+    """Run the hooks of a call before a permission request.
 
     Where one changes the input, the call is prepared anew, and people are shown what will run.
     """
@@ -359,11 +359,11 @@ def _refused(verdict: HookVerdict) -> str | None:
 
 
 def _urge(verdict: HookVerdict) -> HookAdvice | None:
-    if verdict.wish is None:
+    if verdict.effect is None:
         return None
     by = Decider(kind="hook", name=verdict.by)
     text = f": {verdict.reason}" if verdict.reason else ""
-    return HookAdvice(effect=verdict.wish, by=by, reason=f"hook {verdict.by} asks for it{text}")
+    return HookAdvice(effect=verdict.effect, by=by, reason=f"hook {verdict.by} asks for it{text}")
 
 
 async def run_after_tool_hooks(
@@ -375,7 +375,7 @@ async def run_after_tool_hooks(
     notes: tuple[str, ...],
     outcome: ToolOutcome,
 ) -> ToolOutcome:
-    """The outcome, with what hooks have to say about it; ``notes``: what they said before."""
+    """The outcome, with the notes of hooks about it; ``notes``: their earlier ones."""
     if turn.hooks.has("after_tool"):
         output = "\n".join(part.text for part in outcome.result if isinstance(part, TextPart))
         facts = {

@@ -40,14 +40,14 @@ class SessionLibrary(Struct, eq=False):
     """By name, the strongest of each."""
     _stamps: tuple[_Stamp, ...] = ()
     _found: FoundCommands | None = None
-    _told: set[str] = field(default_factory=set[str])
+    _reported: set[str] = field(default_factory=set[str])
 
     async def look(self) -> None:
         """Look for files that have changed, and read them."""
         await asyncio.to_thread(self._look)
 
     async def __call__(self) -> FoundCommands | None:
-        """What a ``CommandRegistry`` is told; None: nothing has changed since it was told."""
+        """The commands for a ``CommandRegistry``; None: nothing has changed since the last call."""
         await self.look()
         found, self._found = self._found, None
         return found
@@ -67,9 +67,9 @@ class SessionLibrary(Struct, eq=False):
         notices = tuple(
             NoticePosted(title=problem, severity="warning")
             for problem in read.problems
-            if problem not in self._told
+            if problem not in self._reported
         )
-        self._told |= set(read.problems)
+        self._reported |= set(read.problems)
         self._found = FoundCommands(read.commands, notices)
 
 

@@ -1,19 +1,24 @@
-"""Skills: folders with a ``SKILL.md``; and reading all that a session's folders hold."""
+"""Skills and slash commands of a library, both Markdown files.
+
+A slash command is a prompt with places for what is typed after the name. A skill is a text that the
+model reads when it needs it.
+"""
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quarterdeck.system.errors import OperatingSystemError
 from quarterdeck.system.file_reader import read_regular_file
 from quarterdeck.wire.content import ContentBlock, text
 
 from ..commands import Command, CommandSession, ExpandedCommand
 from ..frontmatter import FrontMatter, LibraryFileError, read_document
-from .command_files import fill_prompt, read_command
 from .folders import LibraryFolder
 
 if TYPE_CHECKING:
@@ -22,7 +27,10 @@ if TYPE_CHECKING:
 __all__ = [
     "LibraryContents",
     "Skill",
+    "fill_prompt",
     "list_skill_files",
+    "mentions",
+    "read_command",
     "read_library",
     "read_skill",
     "read_skill_file",
@@ -30,6 +38,115 @@ __all__ = [
     "skill_text",
     "skills_section",
 ]
+
+_COMMAND_NAME = re.compile(r"[A-Za-z0-9][\w.:-]{0,63}")
+_PLACE = re.compile(r"\$(ARGUMENTS\b|[1-9](?![0-9]))")
+_MENTION = re.compile(r"(?<![\w`@/])@([\w.~/-]*[\w/~-])")
+_KNOWN = frozenset(("description", "argument-hint", "name"))
+_MOST_MENTIONS = 10
+_MOST_BYTES = 100_000
+_LONGEST = 100
+
+
+def read_command(
+    path: Path, document: FrontMatter, shelf: LibraryFolder, workspace: "ToolWorkspace"
+) -> tuple[ExpandedCommand, list[str]]:
+    """Make the command of a file; its name is the file's, with ``:`` for directories.
+
+    Gives also what is ignored of it, in words for people.
+
+    Raises:
+        LibraryFileError: it has no name or no prompt.
+    """
+    name = ":".join(path.relative_to(shelf.path).with_suffix("").parts)
+    if not _COMMAND_NAME.fullmatch(name):
+        raise LibraryFileError(f"/{name} is not a valid command name")
+    if not document.body:
+        raise LibraryFileError("it has no prompt")
+    command = ExpandedCommand(
+        name=name,
+        description=_description(document),
+        hint=document.text("argument-hint"),
+        source=f"{shelf.owner}: {path}",
+        expand=partial(_expand_prompt, document.body, workspace),
+    )
+    return command, _ignored(path, document)
+
+
+def _description(document: FrontMatter) -> str:
+    first = document.body.splitlines()[0].lstrip("# ")
+    words = " ".join((document.text("description") or first).split())
+    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
+
+
+def _ignored(path: Path, document: FrontMatter) -> list[str]:
+    problems: list[str] = []
+    if unknown := sorted(set(document.facts) - _KNOWN):
+        problems.append(f"{path}: {', '.join(unknown)} not supported; ignored")
+    if "!`" in document.body:
+        problems.append(f"{path}: commands in !`…` are not run; the model sees them as text")
+    return problems
+
+
+def fill_prompt(template: str, words: str) -> str:
+    """Put what was typed into a prompt: ``$ARGUMENTS`` all of it, ``$1`` to ``$9`` a word.
+
+    Where the prompt has no such place, the words follow it. What is put in is not looked at
+    again. Never raises.
+    """
+    if not _PLACE.search(template):
+        return f"{template}\n\n{words}" if words else template
+    split = _split(words)
+    return _PLACE.sub(partial(_place, words, split), template)
+
+
+def _place(words: str, split: Sequence[str], match: "re.Match[str]") -> str:
+    if match[1] == "ARGUMENTS":
+        return words
+    index = int(match[1]) - 1
+    return split[index] if index < len(split) else ""
+
+
+def _split(words: str) -> list[str]:
+    try:
+        return shlex.split(words)
+    except ValueError:  # a quotation mark alone, as in "don't"
+        return words.split()
+
+
+def mentions(prompt: str) -> tuple[str, ...]:
+    """The paths that a prompt names with an ``@``, each once."""
+    return tuple(dict.fromkeys(match[1] for match in _MENTION.finditer(prompt)))
+
+
+async def _expand_prompt(
+    template: str, workspace: "ToolWorkspace", session: CommandSession, words: str
+) -> tuple[ContentBlock, ...]:
+    prompt = fill_prompt(template, words)
+    files: list[ContentBlock] = []
+    for path in mentions(prompt)[:_MOST_MENTIONS]:
+        included = await _include(path, workspace, workspace.may_read)
+        if included is not None:
+            files.append(text(included))
+    return (text(prompt), *files)
+
+
+async def _include(
+    path: str, workspace: "ToolWorkspace", may_read: Callable[[str], bool]
+) -> str | None:
+    """The content of a file of the workspace; None: there is none, so that it is only a word."""
+    use = workspace.path(path, "read")
+    if not may_read(use.path):
+        return None
+    try:
+        content = await workspace.system.files.read(use.path, limit=_MOST_BYTES)
+    except (OperatingSystemError, OSError, ValueError):
+        return None
+    if b"\0" in content.data:
+        return None
+    shown = content.data.decode("utf-8", "replace")
+    return f'<file path="{path}">\n{shown}\n</file>'
+
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _LONGEST_DESCRIPTION = 500
@@ -54,7 +171,7 @@ def read_skill(path: Path, document: FrontMatter, shelf: LibraryFolder) -> Skill
     """Make the skill of a ``SKILL.md``.
 
     Raises:
-        Unreadable: it does not say when to use it, or has no usable name.
+        LibraryFileError: it does not say when to use it, or has no usable name.
     """
     name = document.text("name") or path.parent.name
     if not _NAME.fullmatch(name):
@@ -122,7 +239,7 @@ def read_skill_file(skill: Skill, name: str) -> str:
     """A text file of the skill's folder, cut where it is very long. Blocks.
 
     Raises:
-        Unreadable: there is none, it is not in the folder, or it is no text.
+        LibraryFileError: there is none, it is not in the folder, or it is no text.
     """
     folder = skill.folder.resolve()
     path = (folder / name).resolve()

@@ -181,7 +181,7 @@ _MOST_FORM = 50_000
 """Bytes of a form."""
 _MOST_WORDS = 4000
 _LONGEST = 3600.0
-"""Seconds that a call may take, whatever progress it tells."""
+"""Seconds that a call may take, whatever progress it reports."""
 
 
 class CallOwner(Protocol):
@@ -192,7 +192,7 @@ class CallOwner(Protocol):
         ...
 
     def progressed(self, progress: Progress) -> None:
-        """Hear how far the call has come; must be quick."""
+        """Take the progress of the call; must be quick."""
         ...
 
 
@@ -221,7 +221,7 @@ class _Running:
         return None if asking.cancelled() else asking.result()
 
     async def end(self) -> None:
-        """Nobody waits for the call any more: take its questions back."""
+        """The call has no waiter any more: take its questions back."""
         self.is_over = True
         await cancel_tasks(tuple(self.asking))
 
@@ -289,7 +289,7 @@ class PendingCalls:
 
     @contextmanager
     def _paused(self) -> Generator[None]:
-        """Stop the time of every call: which of them the question is about is not said."""
+        """Stop the time of every call: the server does not name the call that it asks about."""
         paused = tuple(self._running.values())
         for running in paused:
             running.pause()
@@ -394,14 +394,14 @@ class McpClient:
     async def call(
         self, tool: str, arguments: Mapping[str, Any], caller: CallOwner, timeout: float
     ) -> CallResult:
-        """Call a tool; cancelling tells the server.
+        """Call a tool; cancelling notifies the server.
 
         ``timeout``: seconds without a sign of progress; those in which a person is asked do not
         count.
 
         Raises:
             McpError: the answer cannot be read, or it wants what we do not have.
-            TimeoutError: no answer in time; the server is told that nobody waits any more.
+            TimeoutError: no answer in time; the request is cancelled at the server.
             RpcError, LinkError: it refuses, or is gone.
         """
         params: dict[str, Any] = {"name": tool, "arguments": arguments}
@@ -432,7 +432,7 @@ class McpClient:
                 with suppress(msgspec.DecodeError):
                     self._calls.progressed(msgspec.json.decode(params, type=Progress))
             case "notifications/message" if params is not None:
-                self._said(params)
+                self._log_message(params)
             case _:
                 pass
 
@@ -447,7 +447,7 @@ class McpClient:
             case _:
                 raise RpcError(METHOD_NOT_FOUND, f"this client does not offer {method[:100]!r}")
 
-    def _said(self, params: Raw) -> None:
+    def _log_message(self, params: Raw) -> None:
         with suppress(msgspec.DecodeError, AttributeError):
             fields = msgspec.json.decode(params)
             words = str(fields.get("data"))[:_SHOWN]
@@ -483,7 +483,7 @@ class McpClient:
         return extra
 
     async def _subscribe(self) -> None:
-        """Hear of changes, as long as the server tells them."""
+        """Receive changes, as long as the server sends them."""
         wanted = {"notifications": {"toolsListChanged": True}}
         try:
             await self.peer.request("subscriptions/listen", self._params(wanted))
@@ -503,9 +503,9 @@ async def connect(
     may_probe: bool,
     complain: Callable[[str], None] | None = None,
 ) -> AsyncGenerator[McpClient]:
-    """Talk to a server over a transport, which is ended by whoever opened it.
+    """Talk to a server over a transport, which is ended by the caller that opened it.
 
-    ``complain`` hears of what the server calls an error of its own. ``may_probe``: ask first
+    ``complain`` is called with what the server reports as its own error. ``may_probe``: ask first
     what it speaks; without it the older greeting is used at once.
 
     Raises:

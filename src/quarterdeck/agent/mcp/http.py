@@ -40,7 +40,7 @@ _ADVICE = {
     ),
     403: "access denied; check the token in its headers",
 }
-"""For those that no later request mends."""
+"""For errors that no later request fixes."""
 
 
 class McpStatusError(QuarterdeckError):
@@ -169,11 +169,11 @@ class HttpTransport:
         if frame.method == CANCELLED:
             self._give_up(frame)
             if self._is_modern:
-                return  # the stream that was closed has said it
+                return  # closing the stream has cancelled it
         if frame.method is not None and frame.id is not UNSET:
             self._posts[frame.id] = self._run(self._ask(frame, line))
             return
-        # In order: a server that is not told yet that the greeting is over refuses requests.
+        # In order: until a server knows that initialization is complete it refuses requests.
         with suppress(TimeoutError):
             async with asyncio.timeout(_NOTE_SECONDS):
                 await self._post(frame, line)
@@ -249,7 +249,7 @@ class HttpTransport:
                     await exchange.take(answer)
 
     async def _listen(self) -> None:
-        """Hear what a server of the older era says by itself, if it does."""
+        """Receive what a server of the older era sends by itself, if it does."""
         exchange = _Exchange(self, None)
         failures = 0
         while failures < _MOST_RESUMED:
@@ -347,7 +347,7 @@ class _Exchange:
         return self._frame
 
     async def take(self, answer: HttpResponse) -> None:
-        """Deliver what an answer holds. Raises Status, CallError."""
+        """Deliver what an answer holds. Raises McpStatusError, CallError."""
         if not 200 <= answer.status < 300:
             body = await read_all(answer)
             if await self._take_error(body):

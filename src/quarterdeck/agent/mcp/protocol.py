@@ -126,7 +126,7 @@ class ListedTool(Struct, rename="camel"):
 
 
 class CallResult(Struct, rename="camel"):
-    """What a call came to, or what the server needs before it can be made."""
+    """The result of a call, or what the server needs before it can be made."""
 
     content: list[Any] = field(default_factory=list[Any])
     is_error: bool = False

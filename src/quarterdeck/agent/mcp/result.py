@@ -1,4 +1,4 @@
-"""What a call came to: told to the model, shown to people, kept."""
+"""The result of a call: sent to the model, shown to people, kept."""
 
 import asyncio
 import base64
@@ -79,7 +79,7 @@ def _image(data: Any, kind: Any) -> ResultPart:
         )
     if len(raw) > IMAGE_BYTES:
         return TextPart(text=f"[An image ({found}, {len(raw)} bytes): too large to show.]")
-    # What the bytes say counts: a vendor refuses an image that is said to be another.
+    # The bytes decide the type: a vendor refuses an image whose declared type is another.
     return ImagePart(data=str(data), mime_type=found)
 
 
@@ -106,7 +106,7 @@ def _resource(resource: Any) -> ResultPart:
 
 
 async def _bounded(parts: list[ResultPart], workspace: ToolWorkspace) -> tuple[ResultPart, ...]:
-    """Cut the texts together to what the model may be told of one call."""
+    """Cut the texts together to the limit for one call's result."""
     texts = [part.text for part in parts if isinstance(part, TextPart)]
     most = workspace.options.output_bytes
     if sum(map(size_of, texts)) <= most:

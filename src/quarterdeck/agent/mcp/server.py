@@ -91,13 +91,13 @@ async def open_server(
         failure = error
     except BaseException as error:
         if known := await transport.end():
-            error.add_note(known)  # whoever ran out of patience may want to tell it
+            error.add_note(known)  # a caller that timed out may want to report it
         raise
     known = await transport.end()
     if failure is None:
         return
     kind = type(failure) if isinstance(failure, McpError) else McpError
-    raise kind(_told(failure, known)) from failure
+    raise kind(_describe_failure(failure, known)) from failure
 
 
 async def _transport(
@@ -112,7 +112,7 @@ async def _transport(
     return await StdioTransport.start(definition, roots[0])
 
 
-def _told(failure: Exception, known: str) -> str:
+def _describe_failure(failure: Exception, known: str) -> str:
     words = failure.message if isinstance(failure, RpcError) else str(failure)
     return words if not known or known in words else f"{words} ({known})"
 
@@ -134,7 +134,7 @@ class SessionServer:
         self.changes = 0
         """Counts every change of the tools."""
         self.settled = asyncio.Event()
-        """It is ready, or has failed for good: nobody need wait for it."""
+        """It is ready, or has failed for good: there is nothing to wait for."""
         self.notices: list[NoticePosted] = []
         self.reason = ""
         """Why it is not ready."""
@@ -190,7 +190,7 @@ class SessionServer:
         )
 
     async def caught_up(self, seconds: float) -> None:
-        """Wait until a change of its tools that it has told is known here, for some seconds.
+        """Wait until a change of its tools that it has announced is known here, for some seconds.
 
         A server that does not list its tools in time is not waited for again until it does.
         """
@@ -293,7 +293,7 @@ class SessionServer:
             self._tell(f"MCP server {self.name!r} failed to list its tools again: {reason}")
         self._looked.set()
         self._is_tardy = False
-        await asyncio.sleep(self._patience.refresh)  # whatever storm of changes it tells
+        await asyncio.sleep(self._patience.refresh)  # limits the rate of a storm of changes
 
     async def _list(self, client: McpClient) -> None:
         client.changed.clear()

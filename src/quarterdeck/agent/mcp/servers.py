@@ -31,7 +31,7 @@ from .tool_list import server_name
 __all__ = ["FoundServers", "McpServers", "find_definitions", "session_servers"]
 
 _CATCH_UP = 2.0
-"""Seconds that a step waits for the list of a server that has said that it changed."""
+"""Seconds that a step waits for the list of a server that has announced a change."""
 
 
 class McpServers:
@@ -110,7 +110,7 @@ class McpServers:
         return self._wanted is None or any(fnmatchcase(name, each) for each in self._wanted)
 
     def _notices(self) -> list[NoticePosted]:
-        """What is worth telling now, each once."""
+        """The notices that are due now, each once."""
         notices: list[NoticePosted] = []
         for server in self.servers:
             if server.name in self._late and server.state == "ready":

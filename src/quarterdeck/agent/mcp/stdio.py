@@ -15,7 +15,7 @@ from .protocol import Mirror, UnusableServerError
 __all__ = ["StdioTransport"]
 
 _LAST_WORDS = 2000
-"""Characters of standard error that are told."""
+"""Characters of standard error that are reported."""
 _ENDING = EndingDeadlines(ask=0.5, terminate=1.0, kill=5.0)
 
 

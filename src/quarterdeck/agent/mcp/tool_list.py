@@ -1,6 +1,6 @@
 """What a model is shown of a server's tools: valid names, sound schemas, arguments as headers.
 
-A vendor refuses a whole request for one bad tool, so what cannot be mended is left out.
+A vendor refuses a whole request for one bad tool, so what cannot be repaired is left out.
 
 A property of a tool's schema may name a header by ``x-mcp-header``. It must be a text, a whole
 number or a truth value, reached from the top by properties alone.

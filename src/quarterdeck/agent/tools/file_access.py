@@ -88,7 +88,7 @@ async def expect_unmoved(files: Files, target: FileTarget) -> None:
     """Make sure that the path still leads where it led when the call was judged.
 
     Raises:
-        ToolError: somebody replaced a part of the path by a symlink.
+        ToolError: a part of the path was replaced by a symlink.
     """
     try:
         now = (await files.stat(target.real)).path
@@ -166,7 +166,7 @@ def expect_seen(
 
 
 HEAD_BYTES = 8192
-"""How much of a file is looked at to tell whether it is text."""
+"""How much of a file is looked at to see whether it is text."""
 _BOM = "\ufeff"
 
 

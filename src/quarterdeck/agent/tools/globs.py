@@ -1,7 +1,7 @@
 """Path patterns, in the form that .gitignore has, plus braces.
 
-``*`` and ``?`` stay within one name, ``**`` as a whole name stands for any number of directories,
-``[a-z]`` and ``[!a-z]`` for one character, a backslash takes the next character literally.
+``*`` and ``?`` stay within one name, ``**`` as a whole name matches any number of directories,
+``[a-z]`` and ``[!a-z]`` one character, a backslash takes the next character literally.
 """
 
 import re

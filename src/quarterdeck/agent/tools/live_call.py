@@ -101,7 +101,7 @@ class ChildAgents(Protocol):
         ...
 
     async def answer(self, id_: str) -> str:
-        """The whole of what one said last; raises ``ToolError``."""
+        """The whole last message of one; raises ``ToolError``."""
         ...
 
     async def follow_mode(self, mode: "Mode") -> None:

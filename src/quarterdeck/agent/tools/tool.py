@@ -61,10 +61,10 @@ class ToolError(QuarterdeckError):
 
 
 class ToolOutcome(Struct, frozen=True, kw_only=True):
-    """What a call came to."""
+    """The result of a call."""
 
     result: tuple[ResultPart, ...]
-    """What the model is told."""
+    """What is sent to the model."""
     content: tuple[ToolCallContent, ...] | None = None
     """What people see instead, where it differs; None keeps what was shown before."""
     locations: tuple[ToolCallLocation, ...] | None = None
@@ -121,7 +121,7 @@ class Tool(Protocol):
         """Look, and say what would happen; changes nothing.
 
         Raises:
-            ToolError: it cannot work; nobody is asked, the model is told.
+            ToolError: it cannot work; no permission is requested, the model gets the error.
         """
         ...
 
@@ -132,7 +132,7 @@ _LONG = 1000
 
 
 class Footprint(Struct, frozen=True):
-    """The paths that a call reads and changes; a directory stands for all that is below."""
+    """The paths that a call reads and changes; a directory includes everything below it."""
 
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()

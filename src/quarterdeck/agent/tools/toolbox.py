@@ -30,7 +30,7 @@ __all__ = [
 
 
 class ForeignArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Arguments as the model wrote them; only whose schema it is can tell whether they fit."""
+    """Arguments as the model wrote them; only the owner of the schema knows whether they fit."""
 
     values: dict[str, Any]
 
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 
 class LazyTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool that is not imported yet, and all that the model is told of it."""
+    """A tool that is not imported yet, with everything that is sent to the model about it."""
 
     name: str
     target: str
@@ -183,7 +183,7 @@ class Toolbox:
         """Read a call's arguments.
 
         Raises:
-            ToolError: they are no JSON or do not fit; the text tells the model what to mend.
+            ToolError: they are no JSON or do not fit; the text tells the model what to fix.
         """
         try:
             if isinstance(tool, ForeignTool):

@@ -1,6 +1,6 @@
-"""The limits of what the model is told, and the one way to keep them.
+"""The limits of what is sent to the model, and the one way to keep them.
 
-Everything that is left out is counted exactly and said. Sizes are bytes of UTF-8.
+Everything that is left out is counted exactly and reported. Sizes are bytes of UTF-8.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ __all__ = [
 LINE_BYTES = 2000
 """The longest line that is shown whole."""
 RESULT_BYTES = 50_000
-"""The most that the model is told by one call of a file tool."""
+"""The most bytes that one call of a file tool sends to the model."""
 
 Limit: TypeAlias = Literal["lines", "bytes"]
 

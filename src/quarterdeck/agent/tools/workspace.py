@@ -31,7 +31,7 @@ class ToolOptions(Struct, frozen=True, kw_only=True):
     bash_max_timeout: float = 600.0
     """The longest time that the model may name."""
     output_bytes: int = _DEFAULTS.output_bytes
-    """What the model is told of one command's output: head and tail together."""
+    """Bytes of one command's output that are sent to the model: head and tail together."""
     fetch_timeout: float = _DEFAULTS.fetch.timeout
     fetch_bytes: int = 5_000_000
     fetch_allow_private: bool = _DEFAULTS.fetch.allow_private
@@ -75,7 +75,7 @@ class ToolWorkspace(Struct, kw_only=True, eq=False):
     contain: Callable[[Containment], Terminals] | None = None
     """Gives the terminals of a containment; None: the system knows of none."""
     home: str = ""
-    """What ``~`` stands for."""
+    """The directory for ``~``."""
     project: str | None = None
     session: str = ""
     options: ToolOptions = field(default_factory=ToolOptions)

@@ -39,6 +39,7 @@ __all__ = [
     "read_last_message",
     "read_last_records",
     "rename",
+    "report_joined",
     "report_rest",
     "report_start",
     "send",
@@ -82,7 +83,7 @@ def send(agent: str, prompt: str, steer: bool, as_json: bool) -> None:
 
 @click.command("hand-over")
 @click.argument("agent")
-@click.option("--to", "kind", required=True, metavar="KIND", help="The agent that takes over.")
+@click.option("--to", "kind", required=True, metavar="NAME", help="The agent that takes over.")
 @click.option("-n", "--name", help="Name of the new agent.")
 @click.option("-m", "--model", help="Model of the new agent.")
 @click.argument("prompt", required=False)
@@ -132,7 +133,7 @@ def kill(agents: tuple[str, ...], reason: str | None, as_json: bool) -> None:
 @agents_argument
 @as_json_option
 def close(agents: tuple[str, ...], as_json: bool) -> None:
-    """Close agents in order; they can be resumed."""
+    """Close agents; they can be resumed."""
     _each(agents, as_json, lambda fleet, one: fleet.close(one))
 
 
@@ -179,7 +180,7 @@ def _each(
     as_json: bool,
     act: "Callable[[HostClient, str], Awaitable[Any]]",
 ) -> None:
-    """Do it to each in turn; the first refusal ends it, and is told."""
+    """Do it to each in turn; the first refusal ends it, and is reported."""
 
     async def act_on_all(fleet: "HostClient") -> "list[AgentInfo]":
         for agent in agents:
@@ -206,11 +207,24 @@ _OPENED = 0.2
 """Seconds that an agent without a prompt is watched once it has started."""
 
 
+async def report_joined(fleet: "HostClient", info: "AgentInfo", request: "SpawnOptions") -> None:
+    """Say on standard error if a worktree that was asked for by name has other agents too."""
+    wanted = request.options.worktree
+    if wanted is None or wanted.name is None or info.worktree is None:
+        return
+    for one in await fleet.worktrees(repository=info.worktree.repository):
+        others = ", ".join(name for name in one.agents if name != info.name)
+        if one.worktree.path == info.worktree.path and others:
+            words = f"joined the worktree {one.name} of {others}"
+            click.echo(escape_controls(f"quarterdeck: {words}"), err=True)
+
+
 async def spawn_and_wait(
-    fleet: "HostClient", wish: "SpawnOptions", timeout: float | None, as_json: bool
+    fleet: "HostClient", request: "SpawnOptions", timeout: float | None, as_json: bool
 ) -> int:
     """Start an agent, wait until it is at rest, print its last words; returns the exit code."""
-    info = await fleet.spawn(wish)
+    info = await fleet.spawn(request)
+    await report_joined(fleet, info, request)
     click.echo(f"quarterdeck: {escape_controls(info.name)} works", err=True)
     rested = await fleet.wait([info.session], timeout=timeout)
     now = await fleet.agent(info.session)
@@ -268,7 +282,7 @@ async def wait_for(
 
 
 async def read_last_message(fleet: "Fleet", info: "AgentInfo") -> str:
-    """The last message of an agent, whole; empty if it said nothing since its last prompt."""
+    """The last message of an agent, whole; empty if there is none since its last prompt."""
     pieces: list[str] = []
     message: str | None = None
     async with aclosing(read_backward(fleet, info)) as records:
@@ -295,7 +309,7 @@ async def read_last_records(fleet: "Fleet", info: "AgentInfo", limit: int) -> "l
         return found
     async with aclosing(read_backward(fleet, info)) as records:
         async for record in records:
-            if len(found) >= limit and not (_is_said(record) and _is_said(found[-1])):
+            if len(found) >= limit and not (_is_message(record) and _is_message(found[-1])):
                 break
             found.append(record)
     return found[::-1]
@@ -310,7 +324,7 @@ async def read_backward(fleet: "Fleet", info: "AgentInfo") -> "AsyncGenerator[Re
         before = records[0].seq
 
 
-def _is_said(record: "Record") -> bool:
+def _is_message(record: "Record") -> bool:
     return isinstance(record.event, MessageChunk)
 
 

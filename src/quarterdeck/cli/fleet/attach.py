@@ -46,7 +46,7 @@ class LineInput:
     def __init__(self, fd: int = 0) -> None:
         self._fd = fd
         self._rest = b""
-        # As long as the input, which a person typed or a file holds: nobody floods themselves.
+        # As long as the input, which a person typed or a file holds: no limit is needed.
         self._lines: deque[str | None] = deque()
         self._came = asyncio.Event()
 
@@ -179,7 +179,7 @@ class AgentConsole:
             await self._was_shown.wait()
 
     async def take_line(self, line: str) -> None:
-        """Do what a line says; what goes wrong is told, and nothing ends."""
+        """Do what a line says; an error is shown, and nothing ends."""
         try:
             await self._do(line.strip())
         except (QuarterdeckError, ValueError) as error:
@@ -351,7 +351,7 @@ async def follow_agent(
     answer_only: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Follow an agent in this terminal until the person leaves; the exit code that tells how."""
+    """Follow an agent in this terminal until the person leaves; returns the exit code."""
     from .agent_control import read_last_records
     from .logs import RecordPrinter, TranscriptPrinter
 

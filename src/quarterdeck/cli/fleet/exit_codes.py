@@ -4,16 +4,27 @@ from collections.abc import Sequence
 
 from quarterdeck.fleet.api import AgentInfo
 
-__all__ = ["ANSWERED", "ENDED_BADLY", "NEEDS_PERSON", "NO_HOST", "OK", "TIMED_OUT", "rest_code"]
+__all__ = [
+    "ANSWERED",
+    "CONFLICTS",
+    "ENDED_BADLY",
+    "NEEDS_PERSON",
+    "NO_HOST",
+    "OK",
+    "TIMED_OUT",
+    "rest_code",
+]
 
 OK = 0
 NO_HOST = 3
 NEEDS_PERSON = 4
-"""An agent waits for somebody to answer."""
+"""An agent waits for an answer of a person."""
 ENDED_BADLY = 5
 """An agent failed, was killed or interrupted."""
 ANSWERED = 6
-"""Somebody else had answered before."""
+"""The request was answered before."""
+CONFLICTS = 7
+"""Git cannot merge what agents changed."""
 TIMED_OUT = 124
 
 _BAD = ("failed", "killed", "interrupted")

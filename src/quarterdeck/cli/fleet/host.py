@@ -111,11 +111,18 @@ def status(context: click.Context, as_json: bool) -> None:
     if as_json:
         echo_json({"running": True, **_as_dict(found)})
     else:
-        echo_lines(_told(found))
+        echo_lines(_status_lines(found))
 
 
 @host.command(epilog="Exit codes: 0 stopped, 1 still running, 3 was not running.")
-@click.option("--timeout", type=click.FloatRange(0), metavar="S", default=30.0, show_default=True)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0),
+    metavar="S",
+    default=30.0,
+    show_default=True,
+    help="Seconds to wait until it has stopped.",
+)
 @click.option(
     "--force", is_flag=True, help="Kill the host, its agents and its terminals if it takes longer."
 )
@@ -141,7 +148,14 @@ def stop(context: click.Context, timeout: float, force: bool, as_json: bool) -> 
 
 
 @host.command()
-@click.option("-n", "--lines", type=click.IntRange(0), default=100, show_default=True)
+@click.option(
+    "-n",
+    "--lines",
+    type=click.IntRange(0),
+    default=100,
+    show_default=True,
+    help="Number of lines from the end.",
+)
 @click.option("-f", "--follow", is_flag=True, help="Follow new output; Ctrl-C ends it.")
 @as_json_option
 def logs(lines: int, follow: bool, as_json: bool) -> None:
@@ -159,7 +173,7 @@ def logs(lines: int, follow: bool, as_json: bool) -> None:
             echo(escape_controls(line))
 
 
-def _told(status: "FleetStatus") -> Iterator[str]:
+def _status_lines(status: "FleetStatus") -> Iterator[str]:
     age = format_age(status.started, read_wall_clock())
     agents = ", ".join(f"{number} {state}" for state, number in status.agents.items())
     yield f"process   {status.pid}, quarterdeck {escape_controls(status.version)}, for {age}"

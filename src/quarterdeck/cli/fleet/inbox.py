@@ -55,7 +55,7 @@ _DECLINE = frozenset({"deny", "no", "n", "decline"})
 
 
 class UnclearAnswerError(QuarterdeckError):
-    """What was said answers nothing that was asked; the message says what would."""
+    """The answer fits no question that was asked; the message says what would."""
 
 
 def describe_item(item: "InboxItem") -> Iterator[str]:
@@ -146,7 +146,7 @@ async def find_item(fleet: "HostClient", wanted: str) -> "InboxItem":
 async def answer_item(
     fleet: "HostClient", item: "InboxItem", word: str, feedback: str | None = None
 ) -> bool:
-    """Answer a request in a word; False if somebody else has.
+    """Answer a request in a word; False if it was answered before.
 
     A question takes ``deny``, ``cancel``, the value of its only field, or a JSON object.
     """

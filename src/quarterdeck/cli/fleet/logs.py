@@ -1,4 +1,4 @@
-"""``logs``: what an agent said and did, as text for a plain terminal."""
+"""``logs``: the transcript of an agent, as text for a plain terminal."""
 
 import sys
 from collections.abc import Callable
@@ -88,7 +88,7 @@ class TranscriptPrinter:
 
 
 class RecordPrinter(TranscriptPrinter):
-    """Writes records as lines of JSON, and what is said beside them to standard error."""
+    """Writes records as lines of JSON, and other messages to standard error."""
 
     def record(self, record: Record) -> None:
         """Write one record."""

@@ -79,7 +79,8 @@ def restore(
 ) -> None:
     """Undo turns of a session: its files and its conversation.
 
-    For a session that another process runs, use /undo or /rewind there.
+    Refuses if a file changed since. `quarterdeck undo` and `rewind` keep such changes, and work
+    for agents of the host too.
     """
     from quarterdeck.agent.checkpoints.commands import describe_move
 
@@ -175,15 +176,24 @@ def ps(archived: bool, as_json: bool) -> None:
     invoke_without_command=True,
     later={
         "turns": LazyCommand(
-            "quarterdeck.cli.fleet.sessions:turns", "List the turns of a session."
+            "quarterdeck.cli.fleet.sessions:turns", "List the turns of a session.", hidden=True
         ),
         "diff": LazyCommand(
-            "quarterdeck.cli.fleet.sessions:diff", "Show the file changes of turns."
+            "quarterdeck.cli.fleet.sessions:diff", "Show the file changes of turns.", hidden=True
         ),
-        "restore": LazyCommand("quarterdeck.cli.fleet.sessions:restore", "Undo turns."),
+        "restore": LazyCommand(
+            "quarterdeck.cli.fleet.sessions:restore", "Undo turns.", hidden=True
+        ),
     },
 )
-@click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True)
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1),
+    default=50,
+    show_default=True,
+    help="Maximum number of sessions.",
+)
 @as_json_option
 @click.pass_context
 def sessions(context: click.Context, limit: int, as_json: bool) -> None:
@@ -208,7 +218,14 @@ def sessions(context: click.Context, limit: int, as_json: bool) -> None:
 
 @click.command()
 @click.argument("words", nargs=-1, required=True)
-@click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True)
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="Maximum number of hits.",
+)
 @as_json_option
 def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Search the messages of agents and people for WORDS, newest first.

@@ -66,10 +66,10 @@ def open_(
     here = resolve_directory(cwd)
 
     async def work(fleet: "HostClient") -> int:
-        wish = FleetTerminalOptions(
+        options = FleetTerminalOptions(
             cwd=here, command=command, name=name, columns=columns, rows=rows
         )
-        info = await fleet.open_terminal(wish)
+        info = await fleet.open_terminal(options)
         if goes_there:
             return await _attach(fleet, info, closes=True)
         if as_json:
@@ -148,7 +148,7 @@ async def _attach(fleet: "HostClient", info: "TerminalInfo", *, closes: bool = F
         echo(text, err=True)
         return code
     if closes:
-        with suppress(NoSuchFleetTerminalError):  # somebody else may be faster
+        with suppress(NoSuchFleetTerminalError):  # it may be closed already
             await fleet.close_terminal(info.id)
     echo(f"{escape_controls(info.name)} has ended: {attached.left}", err=True)
     return 0 if attached.left == _WELL else ENDED_BADLY

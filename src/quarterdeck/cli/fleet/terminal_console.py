@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["ENTER", "LEAVE", "LeaveKey", "RawKeyInput", "TerminalConsole", "TerminalPainter"]
 
 _LEAVE = re.compile(rb"\x1c|\x1b\[92;5(?::1)?u")
-"""Ctrl and a backslash, also as the keyboard protocol of kitty tells it."""
+"""Ctrl and a backslash, also as the keyboard protocol of kitty sends it."""
 _BEGIN, _END = b"\x1b[200~", b"\x1b[201~"
 _CHUNK = 65_536
 
@@ -77,7 +77,7 @@ class RawKeyInput:
         self._data = b""
         self._came = asyncio.Event()
         self.has_left = False
-        """The key that leaves was pressed, or nobody can press any more."""
+        """The key that leaves was pressed, or the input has ended."""
 
     @contextmanager
     def listening(self) -> Generator["RawKeyInput"]:
@@ -271,7 +271,7 @@ class TerminalConsole:
         """Be attached; 0, or the code for the signal that ended it.
 
         Raises:
-            NoSuchTerminal, LinkError: there is no such terminal, or the host went away.
+            NoSuchFleetTerminalError, LinkError: there is no such terminal, or the host went away.
         """
         with self._signals(), RawKeyInput(0).listening() as keys:
             await _write(ENTER)
@@ -335,7 +335,7 @@ class TerminalConsole:
 
     @contextmanager
     def _signals(self) -> Generator[None]:
-        """Leave in good order: whoever just dies leaves the terminal as it was drawn."""
+        """Leave in good order: a process that just dies leaves the terminal as it was drawn."""
         loop = asyncio.get_running_loop()
         ends = (signal.SIGTERM, signal.SIGHUP)
         for number in ends:

@@ -150,7 +150,7 @@ class AnswerSchema:
     """A JSON schema from a file, and how the model is asked to follow it."""
 
     tries = 2
-    """How often the model may mend an answer that does not fit."""
+    """How often the model may correct an answer that does not fit."""
 
     def __init__(self, path: Path) -> None:
         self.name = path.name
@@ -172,7 +172,7 @@ class AnswerSchema:
         )
 
     def ask_again(self, problem: str) -> str:
-        """What the model is told when its answer does not fit."""
+        """The prompt for the model when its answer does not fit."""
         return f"Your answer does not match the schema: {problem}. Send only the corrected JSON."
 
     def problem(self, answer: str) -> str | None:

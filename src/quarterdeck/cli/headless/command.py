@@ -17,7 +17,8 @@ _LATEST = ""
 @click.command(
     epilog=(
         "Exit codes: 0 done, 1 error, 2 token limit, 3 refusal, 4 a call was denied because no "
-        "person could be asked, 5 cancelled, 6 goal not reached, 7 request or budget limit."
+        "person could be asked, 5 interrupted, 6 goal not reached, 7 request or budget limit, "
+        "8 a call was made without permission, 141 the reader of the output has gone."
     )
 )
 @click.argument("prompt", required=False)
@@ -150,7 +151,7 @@ def _job(prompt: str, options: dict[str, Any]) -> Any:
 
 
 def _check_agent(options: dict[str, Any]) -> None:
-    """What a driver cannot refuse, because it never hears of it. Raises UsageError."""
+    """Check what a driver cannot refuse, because it never gets it. Raises click.UsageError."""
     if options["agent"] in (None, "native"):
         for name in ("transport", "agent_mode"):
             if options[name] is not None:

@@ -44,9 +44,10 @@ _GOAL_CODES: dict[GoalEnd, int] = {
 }
 
 
-def goal_code(how: GoalEnd) -> int:
-    """The code for how a goal ended."""
-    return _GOAL_CODES[how]
+def goal_code(how: GoalEnd, *, was_denied: bool) -> int:
+    """The code for how a goal ended; one that was not reached may have lacked a refused call."""
+    code = _GOAL_CODES[how]
+    return DENIED if was_denied and code != OK else code
 
 
 def exit_code(
@@ -56,9 +57,9 @@ def exit_code(
     was_violated: bool = False,
     was_interrupted: bool = False,
 ) -> int:
-    """The code for how a turn ended; a call refused because nobody was there is not success.
+    """The code for how a turn ended; a call refused for lack of a person to ask is not success.
 
-    That an agent did what nobody had permitted goes before all else. Some agents end their turn as
+    A call that an agent made without permission takes precedence. Some agents end their turn as
     cancelled or refused when a call of theirs is refused.
     """
     if was_violated:

@@ -46,7 +46,7 @@ class HeadlessGoal(Struct, frozen=True, kw_only=True):
 
 
 class HeadlessJob(Struct, frozen=True, kw_only=True):
-    """What a headless run shall do."""
+    """What a headless run is to do."""
 
     prompt: str
     options: SessionOptions
@@ -103,9 +103,10 @@ async def _pursue(
     ended = pursued.turn or TurnEnded(stop="end_turn")
     result = replace(_result(session, session.model.name, ended), goal=pursued)
     output.end(result)
+    was_denied = result.refused > 0
     if pursued.ended is not None:
-        return goal_code(pursued.ended.how)
-    return exit_code(ended, was_denied=False)
+        return goal_code(pursued.ended.how, was_denied=was_denied)
+    return exit_code(ended, was_denied=was_denied, was_interrupted=interrupts.happened)
 
 
 async def _talk(
@@ -230,7 +231,7 @@ class _Interrupts:
     def __init__(self, task: "asyncio.Task[object]") -> None:
         self.happened = False
         self.session: HeadlessSession | None = None
-        """Whose turn is cancelled first; None while it is being opened."""
+        """The session with the turn to cancel first; None while it is being opened."""
         self._task = task
         self._cancelling = BackgroundTasks()
 

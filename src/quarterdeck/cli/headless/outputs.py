@@ -84,9 +84,9 @@ class HeadlessResult(Struct, frozen=True, kw_only=True):
     model: str | None
     ended: "TurnEnded"
     refused: int
-    """Calls that were refused because nobody was there to ask."""
+    """Calls that were refused because there was no person to ask."""
     violations: int = 0
-    """Calls that an agent made though nobody had permitted them."""
+    """Calls that an agent made without permission."""
     goal: "GoalResult | None" = None
     """How far the goal came, where one was pursued."""
 
@@ -99,7 +99,7 @@ _EMPTY = "the turn ended with no message and no tool call"
 
 
 class UnattendedRefusal(Struct, frozen=True, kw_only=True):
-    """A call that was refused because nobody was there to ask."""
+    """A call that was refused because there was no person to ask."""
 
     tool: str | None
     title: str
@@ -119,7 +119,7 @@ class HeadlessOutput(Protocol):
         """Take one record, in order.
 
         Raises:
-            OutputLostError: nobody reads it any more, or it cannot be written.
+            OutputLostError: its reader is gone, or it cannot be written.
         """
         ...
 
@@ -129,7 +129,7 @@ class HeadlessOutput(Protocol):
 
 
 class _Listener:
-    """Keeps the agent's last message; what it said before a tool call is not the answer.
+    """Keeps the agent's last message; a message before a tool call is not the answer.
 
     What happens meanwhile, and at the end what was refused, goes to stderr.
     """
@@ -241,7 +241,7 @@ def make_output(format_: OutputFormat, *, quiet: bool) -> HeadlessOutput:
 
 
 def summary(result: HeadlessResult, answer: str) -> dict[str, Any]:
-    """What ``--format json`` tells."""
+    """The result of ``--format json``."""
     ended = result.ended
     return {
         "session": result.session,
@@ -286,12 +286,12 @@ def _refused_call(asked: PermissionAsked) -> UnattendedRefusal:
     from quarterdeck.policy.grammar import print_pattern
     from quarterdeck.policy.permission_options import choice_of
 
-    standing = [
+    lasting = [
         choice_of(asked.options, option.option_id)
         for option in asked.options
         if option.kind == "allow_always"
     ]
-    patterns = next((choice.patterns for choice in standing if choice.scope == "session"), ())
+    patterns = next((choice.patterns for choice in lasting if choice.scope == "session"), ())
     return UnattendedRefusal(
         tool=asked.name, title=asked.title, allow=tuple(print_pattern(p) for p in patterns)
     )

@@ -1,7 +1,7 @@
-"""What agents tell beside the protocol, in ``_meta``: read where it is known, never needed.
+"""What agents report beside the protocol, in ``_meta``: read where it is known, never needed.
 
 Terminals: an agent that runs commands itself shows their output as ``terminal_info``,
-``terminal_output`` (or ``terminal_output_delta``) and ``terminal_exit`` of a tool call. Codex tells
+``terminal_output`` (or ``terminal_output_delta``) and ``terminal_exit`` of a tool call. Codex has
 its retries and failures in ``codex``; Claude the tool's name and the call that a sub-agent belongs
 to in ``claudeCode``, others the tool's name in ``goose``, ``tool_name`` and ``toolName``; several
 the tokens of a turn in ``quota``.
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 TERMINAL_OUTPUT: dict[str, Any] = {"terminal_output": True}
-"""What a client's capabilities say to be told of terminals that the agent runs."""
+"""The ``_meta`` of client capabilities that asks for the output of terminals the agent runs."""
 
 _TOO_MANY = 429
 

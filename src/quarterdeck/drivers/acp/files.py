@@ -1,6 +1,9 @@
 """The agent's files through us: inside the session's roots, and decided like calls of our own."""
 
+import posixpath
 from pathlib import PurePath
+
+from msgspec.structs import replace
 
 from quarterdeck.system.api import Files
 from quarterdeck.system.errors import (
@@ -17,7 +20,7 @@ from quarterdeck.wire.tool_calls import Diff
 
 from ..link import LinkHost, ServedCall
 
-__all__ = ["ServedFiles", "path_error_text"]
+__all__ = ["ServedFiles", "path_error_text", "plain_path"]
 
 _LARGEST = 16 * 1024 * 1024
 """Bytes of a file that one answer may hold; escaped as JSON they still fit into a message."""
@@ -41,6 +44,7 @@ class ServedFiles:
             RpcError: it is not there (-32002), outside of the roots, no text, too large.
             NotPermittedError: it may not be read.
         """
+        request = replace(request, path=plain_path(request.path))
         await self._expect_inside(request.path)
         call = ServedCall(
             name="read",
@@ -57,6 +61,7 @@ class ServedFiles:
             RpcError: it is outside of the roots.
             NotPermittedError: it may not be written.
         """
+        request = replace(request, path=plain_path(request.path))
         await self._expect_inside(request.path)
         call = ServedCall(
             name="write",
@@ -68,7 +73,7 @@ class ServedFiles:
         return await self._host.carry_out(call, lambda _: self._write(request))
 
     async def _expect_inside(self, path: str) -> None:
-        """Nobody is asked about what is refused in any case."""
+        """Refuse a path outside the roots before anyone is asked for permission."""
         try:
             await self._files.stat(path)
         except OutsideRootsError as error:
@@ -114,8 +119,18 @@ class ServedFiles:
         return lines.data
 
 
+def plain_path(path: str) -> str:
+    """The path in a form in which policy and the system mean the same place by it.
+
+    ``..`` is resolved by text, where the kernel would go back from the target of a symlink, and
+    ``~`` stays an ordinary name.
+    """
+    plain = posixpath.normpath(path) if path else path
+    return f"./{plain}" if plain.startswith("~") else plain
+
+
 def path_error_text(error: PathError) -> RpcError:
-    """What an agent is told about a path that cannot be used."""
+    """The error sent to an agent for a path that cannot be used."""
     match error:
         case NoSuchPathError():
             return RpcError(RESOURCE_NOT_FOUND, str(error), {"uri": error.path})

@@ -6,8 +6,7 @@ from typing import Any, TypeVar, cast
 
 from quarterdeck.version import __version__
 from quarterdeck.wire.acp import schema as acp
-from quarterdeck.wire.acp.codec import PROTOCOL_VERSION
-from quarterdeck.wire.acp.connection import AcpConnection
+from quarterdeck.wire.acp.connection import PROTOCOL_VERSION, AcpConnection
 from quarterdeck.wire.acp.errors import AUTH_REQUIRED, MalformedAnswerError
 from quarterdeck.wire.acp.extensions import is_steering_supported
 from quarterdeck.wire.acp.methods import Method
@@ -38,7 +37,7 @@ __all__ = [
 ]
 
 TERMINAL_LOGIN: dict[str, Any] = {"terminal-auth": True}
-"""What a client's capabilities say to be told of commands for a terminal in ``_meta``."""
+"""The ``_meta`` of client capabilities that asks for login commands to run in a terminal."""
 
 
 class OfferedLogin(acp.AuthMethod, frozen=True, kw_only=True):
@@ -56,7 +55,7 @@ class AcpInitializeResponse(acp.InitializeResponse, frozen=True, kw_only=True):
 
 
 def login_methods(launch: Launch, offered: Sequence[OfferedLogin]) -> tuple[LoginMethod, ...]:
-    """The ways to log in: by the agent when told to, by a command in a terminal, by variables."""
+    """The ways to log in: by the agent on request, by a command in a terminal, by variables."""
     return tuple(_login_method(launch, method) for method in offered)
 
 
@@ -64,7 +63,7 @@ def login_needed(
     launch: Launch, error: RpcError, offered: Sequence[OfferedLogin]
 ) -> LoginNeededError:
     """The failure of an agent that wants to be logged in first."""
-    reason = f"{launch.agent} needs a login: {error.told}."
+    reason = f"{launch.agent} needs a login: {error.description}."
     return LoginNeededError(reason, login_methods(launch, offered))
 
 
@@ -135,7 +134,7 @@ _CLIENT = acp.ClientCapabilities(
     elicitation=acp.ElicitationCapabilities(form=_HERE, url=_HERE),
     meta={**TERMINAL_OUTPUT, **TERMINAL_LOGIN, "quarterdeck": {"unstable": True}},
 )
-"""What we can do for an agent: all of it works, and nothing else is said."""
+"""What the client offers an agent: only what works."""
 
 
 _GREETING: Method[acp.InitializeRequest, AcpInitializeResponse] = Method(
@@ -152,7 +151,7 @@ class AcpOpenMethod:
 
     method: str
     is_silent: bool = False
-    """The agent will tell the past, and nobody wants it."""
+    """Drop the history that the agent replays."""
 
 
 def command_words(launch: Launch, opening: DriverSessionOptions) -> tuple[str, ...]:
@@ -176,7 +175,7 @@ def command_words(launch: Launch, opening: DriverSessionOptions) -> tuple[str, .
 async def initialize_agent(
     connection: AcpConnection, launch: Launch, able: acp.ClientCapabilities = _CLIENT
 ) -> AcpInitializeResponse:
-    """Say who we are and what we can do, and hear the same.
+    """Exchange names and capabilities with the agent.
 
     Raises:
         WrongProtocolError: it speaks another version, or something else.
@@ -235,8 +234,6 @@ def choose_open_method(
     if opening.options.system_prompt is not None and session.system_prompt is None and not by_words:
         raise UnsupportedError(launch.agent, "acp", "accept a system_prompt")
     if opening.options.resume is None:
-        if opening.options.fork:
-            raise UnsupportedError(launch.agent, "acp", "fork without a session to resume")
         return AcpOpenMethod(acp.SESSION_NEW.name)
     if opening.options.fork:
         if session.fork is None:

@@ -47,8 +47,7 @@ from .handshake import (
 )
 from .quirks import ECHOES_PROMPTS, EMPTY_FOR_MISSING, NEVER_ASKS
 from .requests import AcpClientRouter, AcpRequestHandler
-from .settings import AcpSettings
-from .settings_writer import AcpSettingsWriter
+from .settings import AcpSettings, AcpSettingsWriter
 from .terminals import ContainedTerminals, ServedTerminals
 from .updates import AcpTranslator, to_plain_data
 
@@ -97,7 +96,7 @@ _TOO_MANY = 429
 def outcome_of_answer(
     answer: acp.PromptResponse, *, failure: str | None = None, cost: Cost | None = None
 ) -> TurnOutcome:
-    """The outcome of a prompt that was answered; ``failure`` is one told beside the answer."""
+    """The outcome of a prompt that was answered; ``failure`` is one reported beside the answer."""
     usage = _tokens(answer.usage) if answer.usage is not None else quota(answer.meta)
     word = answer.stop_reason
     if failure is not None and word == "end_turn":
@@ -114,7 +113,7 @@ def outcome_of_error(error: RpcError, cost: Cost | None = None) -> TurnOutcome:
     """The outcome of a prompt that was answered with an error."""
     if error.code == REQUEST_CANCELLED:
         return TurnOutcome(stop="cancelled", cost=cost)
-    return TurnOutcome(stop="failed", reason=_told(error), cost=cost)
+    return TurnOutcome(stop="failed", reason=_error_text(error), cost=cost)
 
 
 def rate_limit(error: RpcError) -> RateLimited | None:
@@ -122,14 +121,14 @@ def rate_limit(error: RpcError) -> RateLimited | None:
     data: Any = error.data
     kind = cast("dict[str, Any]", data).get("errorKind") if isinstance(data, dict) else None
     if error.code == _TOO_MANY or kind in ("rate_limit", "rate_limit_error"):
-        return RateLimited(reason=_told(error))
+        return RateLimited(reason=_error_text(error))
     return None
 
 
 def cost_between(before: Cost | None, after: Cost | None, *, is_first: bool) -> Cost | None:
     """What a turn cost, from the session's totals; ``is_first``: it had cost nothing before.
 
-    None where the agent said nothing new about it, or too little to tell.
+    None where the agent reported nothing new, or too little to compute it.
     """
     if after is None or after is before or (before is None and not is_first):
         return None
@@ -154,15 +153,15 @@ def _tokens(usage: acp.Usage) -> TokenUsage:
     )
 
 
-def _told(error: RpcError) -> str:
+def _error_text(error: RpcError) -> str:
     """What an error says; some put the vendor's whole answer, as JSON, into the message."""
     if not error.message.startswith("{"):
-        return error.told
+        return error.description
     try:
         inner = msgspec.json.decode(error.message)["error"]["message"]
     except (msgspec.DecodeError, KeyError, TypeError):
-        return error.told
-    return inner if isinstance(inner, str) else error.told
+        return error.description
+    return inner if isinstance(inner, str) else error.description
 
 
 _PAGES = 50
@@ -195,9 +194,9 @@ async def list_sessions(
 
 _LIMITS = RpcLimits(grace_seconds=0.5)
 _ANSWERING = 1.0
-"""Seconds that cancelled questions may take to be answered before the agent is told to stop."""
+"""Seconds that cancelled questions may take to be answered before the agent is stopped."""
 _TELLING = 1.0
-"""Seconds that the last output of terminals may take to be told."""
+"""Seconds that the last output of terminals may take to be emitted."""
 
 
 class AcpLink:
@@ -228,9 +227,9 @@ class AcpLink:
         self._watching: asyncio.Task[None] | None = None
         self._over: asyncio.Future[LinkError] | None = None
         self._ending: asyncio.Task[AgentExit | None] | None = None
-        self._told_malformed = 0
+        self._reported_malformed = 0
         self._has_spent = True
-        """Whether the session may have cost something that we were not told of."""
+        """Whether the session may have a cost that was not reported to us."""
 
     _host: LinkHost
     _connection: AcpConnection
@@ -388,7 +387,7 @@ class AcpLink:
         return answer.outcome != "promptRequired"
 
     async def interrupt(self) -> None:
-        """Tell the agent to stop; what it was asking is answered as cancelled before."""
+        """Ask the agent to stop; its open requests are answered as cancelled before."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_ANSWERING):
                 await self._request_handler.all_answered()
@@ -398,7 +397,7 @@ class AcpLink:
     async def _tell_malformed(self) -> None:
         """Say so, once a turn, when the agent printed what is no message."""
         seen = self._connection.peer.counters.malformed
-        count, self._told_malformed = seen - self._told_malformed, seen
+        count, self._reported_malformed = seen - self._reported_malformed, seen
         if count:
             title = f"{count} lines of its output were not messages and were ignored."
             await self._host.emit(NoticePosted(title=title, severity="warning"))
@@ -450,7 +449,7 @@ class AcpLink:
         return departure
 
     async def _watch(self) -> None:
-        """Wait for the end of the connection and tell the session what it means."""
+        """Wait for the end of the connection and report to the session what it means."""
         ending = await self._connection.wait_closed()
         verdict = await self._outlet.explain(ending) if self._outlet is not None else ending
         assert self._over is not None

@@ -4,18 +4,18 @@
 ``empty-for-missing``  It asks to read a file before it creates it, and takes any error as a failure
                        of its tool. A missing file is answered as an empty one.
 ``echoes-prompts``     It sends each prompt back as a user's message. Those are left out while a
-                       turn runs; in a replay they are the past and stay.
-``never-asks``         It does what it likes and asks nobody. A mode of ours is then what its file
+                       turn runs; in a replay they are history and stay.
+``never-asks``         It never asks for permission. A mode of ours is then what its file
                        has words for; opening with another one fails.
 ``leaves-at-start``    It may end while it starts if another one of it starts beside it for the
                        first time on a machine: it makes its database without a lock. It is started
                        once more. Known for every transport.
 =====================  ============================================================================
 
-What needs no name because it is always borne with: a banner on the output; a call that is first
-heard of when leave is asked for; calls that never end; ``models`` beside the session's options; a
-command line given as one word to a terminal; error codes that are none; requests that the protocol
-does not know, which are answered with -32601.
+What needs no name because it is always tolerated: a banner on the output; a call that is first
+reported with its permission request; calls that never end; ``models`` beside the session's options;
+a command line given as one word to a terminal; error codes that are none; requests that the
+protocol does not know, which are answered with -32601.
 """
 
 from typing import Final

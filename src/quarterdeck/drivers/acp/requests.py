@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from quarterdeck.wire.acp import schema as acp
-from quarterdeck.wire.acp.router import Router
+from quarterdeck.wire.acp.connection import Router
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.events import NoticePosted, PermissionAsked, QuestionAsked
 from quarterdeck.wire.ids import ToolCallId, new_request_id
@@ -107,7 +107,7 @@ class AcpRequestHandler:
         return _response(verdict, request) if verdict is not None else _CANCELLED
 
     async def _ask(self, request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
-        if self.session is None:  # nobody can be asked before there is a session
+        if self.session is None:  # without a session no one can be asked
             return acp.CreateElicitationResponse(action="cancel")
         if request.session_id is not None:
             self._check(request.session_id)
@@ -246,7 +246,7 @@ class AcpClientRouter(Router):
             return self._strange(method, params, f"it cannot be read: {error}")
 
     async def catch_up(self) -> None:
-        """Take what was said before the session had a name; call it once it has."""
+        """Handle the updates that came before the session had an id; call it once it has one."""
         early, self._early = self._early or (), None
         await self._catch_up(early)
 

@@ -7,8 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from quarterdeck.config.places import Places
 from quarterdeck.policy.modes import Containment, SandboxState
+from quarterdeck.policy.shell.command_line import render_argv
 from quarterdeck.policy.shell.wrappers import is_harmless_assignment
 from quarterdeck.system.api import CommandSpec, ProcessExit, Terminal
 from quarterdeck.system.errors import (
@@ -30,7 +33,7 @@ from quarterdeck.wire.rpc.errors import INVALID_PARAMS, INVALID_REQUEST
 from quarterdeck.wire.tasks import BackgroundTasks
 
 from ..link import LinkHost, ServedCall
-from .files import path_error_text
+from .files import path_error_text, plain_path
 
 if TYPE_CHECKING:
     from quarterdeck.system.sandbox import SandboxedTerminals
@@ -100,8 +103,10 @@ _KEPT = 1_048_576
 _MOST_KEPT = 8 * 1_048_576
 _MOST = 100
 """Terminals that may be open at once."""
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""The name of a variable that a shell can read."""
 _OWN_SHELLS = frozenset(("/bin/sh", "/bin/bash", "/usr/bin/bash", "/bin/zsh", "/usr/bin/zsh"))
-_PLAIN = re.compile(r"[\w./+@%:,=-]+")
+_PLAIN = re.compile(r"[\w./+@%:,-]+")
 """A command of this form is a program's name; any other is a line for a shell."""
 
 
@@ -132,12 +137,14 @@ class ServedTerminals:
         """Start a command.
 
         Raises:
-            RpcError: it cannot be started, its directory is outside of the roots, or too many are
-                open.
+            RpcError: it cannot be started, a variable's name is none that a shell can read, its
+                directory is outside of the roots, or too many are open.
             NotPermittedError: it may not be run.
         """
         if len(self._open) >= _MOST:
             raise RpcError(INVALID_REQUEST, f"{_MOST} terminals are open; release one first")
+        if request.cwd:
+            request = replace(request, cwd=plain_path(request.cwd))
         line = _line(request)
         where = {"cwd": request.cwd} if request.cwd else {}
         call = ServedCall(
@@ -179,7 +186,7 @@ class ServedTerminals:
     async def wait(
         self, request: acp.WaitForTerminalExitRequest
     ) -> acp.WaitForTerminalExitResponse:
-        """Wait until the command has left; all that it printed has been told then."""
+        """Wait until the command has ended and all of its output has been emitted."""
         one = self._found(request.terminal_id)
         left = await one.terminal.wait()
         await _caught_up(one)
@@ -199,7 +206,7 @@ class ServedTerminals:
         return acp.Empty()
 
     def show(self, terminal_id: str) -> None:
-        """A tool call shows this terminal: tell what it prints. One that is not ours is left."""
+        """A tool call shows this terminal: emit its output. One that is not ours is left."""
         one = self._open.get(terminal_id)
         if one is not None and one.following is None:
             one.following = self._following.start(
@@ -207,7 +214,7 @@ class ServedTerminals:
             )
 
     async def close(self, grace: float) -> None:
-        """Let what was printed last be told, for ``grace`` seconds, and forget everything."""
+        """Emit the last output, for at most ``grace`` seconds, and forget everything."""
         self._open.clear()
         await self._following.close(grace)
 
@@ -215,12 +222,7 @@ class ServedTerminals:
         limit = request.output_byte_limit
         tail = _KEPT if limit is None else max(0, min(limit, _MOST_KEPT))
         environment = {variable.name: variable.value for variable in request.env}
-        argv = (request.command, *request.args)
-        if not request.args and not _PLAIN.fullmatch(request.command):
-            # A whole command line in the place of the program's name: a shell reads it, as
-            # policy has read it.
-            argv = ("/bin/sh", "-c", request.command)
-        command = CommandSpec(argv=argv, cwd=request.cwd, env=environment)
+        command = CommandSpec(argv=_argv(request), cwd=request.cwd, env=environment)
         return await self._terminals.create(command, how, tail=tail)
 
     async def _follow(self, one: _Open) -> None:
@@ -237,15 +239,39 @@ class ServedTerminals:
         return one
 
 
+def _is_line(request: acp.CreateTerminalRequest) -> bool:
+    """Say whether a whole command line stands in the place of the program's name."""
+    return not request.args and not _PLAIN.fullmatch(request.command)
+
+
+def _argv(request: acp.CreateTerminalRequest) -> tuple[str, ...]:
+    """What runs; a shell reads a whole line, as policy has read it."""
+    if _is_line(request):
+        return "/bin/sh", "-c", request.command
+    return request.command, *request.args
+
+
 def _line(request: acp.CreateTerminalRequest) -> str:
-    """The command as a shell would read it, with the variables that may change what it does."""
-    line = shlex.join((request.command, *request.args)) if request.args else request.command
+    """The command as a shell would read it, with the variables that may change what it does.
+
+    Raises:
+        RpcError: a variable's name would be read as something else.
+    """
+    for variable in request.env:
+        if not _VARIABLE.fullmatch(variable.name):
+            raise RpcError(
+                INVALID_PARAMS,
+                f"{variable.name!r} is not the name of a variable: use letters, digits and _",
+            )
     variables = [
         f"{variable.name}={shlex.quote(variable.value)}"
         for variable in request.env
         if not _is_harmless(variable.name, variable.value)
     ]
-    return " ".join((*variables, line))
+    if _is_line(request) and not variables:
+        return request.command
+    # In front of a whole line a variable would be read as one of its first command only.
+    return " ".join((*variables, render_argv(_argv(request))))
 
 
 def _is_harmless(name: str, value: str) -> bool:

@@ -1,7 +1,7 @@
 """Session updates of an ACP agent as our events, in their order."""
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec import UNSET
@@ -13,7 +13,6 @@ from quarterdeck.wire.events import (
     CompactionChanged,
     CompactionChunk,
     CompactionStatus,
-    Event,
     MessageChunk,
     ModeChanged,
     NoticePosted,
@@ -40,11 +39,10 @@ from .extensions import (
     terminal_events,
     tool_name,
 )
-from .settings import AcpSettings
+from .settings import AcpSettings, EmitEvent
 
 __all__ = [
     "AcpTranslator",
-    "EmitEvent",
     "call_details",
     "call_update_event",
     "merge_call_details",
@@ -74,7 +72,7 @@ def call_details(call: acp.ToolCall, name: str | None) -> acp.ToolCallDetails:
 def merge_call_details(
     earlier: acp.ToolCallDetails, now: acp.ToolCallDetails
 ) -> acp.ToolCallDetails:
-    """All that is known of a call: what is said now goes before what was said earlier."""
+    """All that is known of a call: new values take precedence over earlier ones."""
     return acp.ToolCallDetails(
         tool_call_id=now.tool_call_id,
         kind=_kind(now) or earlier.kind or now.kind,
@@ -88,7 +86,7 @@ def merge_call_details(
 
 
 def _kind(details: acp.ToolCallDetails) -> ToolKind | None:
-    """What it is said to be; ``other`` says nothing, and does not go before what was said."""
+    """The reported kind; ``other`` carries no information and does not replace an earlier one."""
     return details.kind if details.kind != "other" else None
 
 
@@ -117,14 +115,6 @@ _STATUSES: dict[str, CompactionStatus] = {
 _FINAL = ("completed", "failed")
 
 
-class EmitEvent(Protocol):
-    """Takes an event in its place."""
-
-    def __call__(self, event: Event, *, parent: ToolCallId | None = None) -> Awaitable[None]:
-        """Return when the next may come."""
-        ...
-
-
 class AcpTranslator:
     """Translates the updates of one session.
 
@@ -132,8 +122,8 @@ class AcpTranslator:
         agent: what ``UnknownEvent`` events name as their origin.
         settings: kept up to date with what the agent says of itself.
         emit: takes the events.
-        show_terminal: told of each terminal that a tool call shows, after the call was emitted.
-        drops_echoes: leave out what the user is said to say while a turn runs.
+        show_terminal: called for each terminal that a tool call shows, after the call was emitted.
+        drops_echoes: leave out user messages that arrive while a turn runs.
     """
 
     def __init__(
@@ -152,7 +142,7 @@ class AcpTranslator:
         self._drops_echoes = drops_echoes
         self._is_in_turn = False
         self._calls: dict[str, acp.ToolCallDetails] = {}
-        """What is known of the calls under way; a request for leave may say less."""
+        """What is known of the calls under way; a permission request may say less."""
         self._last_error: str | None = None
         self.failure: str | None = None
         """Why the turn failed, from an agent that does not say so in its answer."""
@@ -186,7 +176,7 @@ class AcpTranslator:
         return handle(update) if handle is not None else None
 
     def mute(self, is_muted: bool) -> None:
-        """Leave out the past that an agent tells again; what holds now is still heard."""
+        """Leave out the history that an agent replays; updates of the present state still count."""
         self._table = self._moment if is_muted else self._all
 
     def begin_turn(self) -> None:
@@ -200,7 +190,7 @@ class AcpTranslator:
         self._calls.clear()
 
     def known(self, now: acp.ToolCallDetails) -> acp.ToolCallDetails:
-        """A call as far as it is known: what is said now, and before it what was said earlier."""
+        """A call as far as it is known: the new details merged over the earlier ones."""
         earlier = self._calls.get(now.tool_call_id)
         return merge_call_details(
             earlier or acp.ToolCallDetails(tool_call_id=now.tool_call_id), now

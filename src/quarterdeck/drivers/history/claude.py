@@ -16,14 +16,12 @@ from msgspec.structs import replace
 
 from quarterdeck.wire.content import ContentBlock, ImageContent, text
 from quarterdeck.wire.events import (
-    CompactionChanged,
     Event,
     NoticePosted,
     SessionChanged,
     ToolCallEnded,
     ToolCallStarted,
 )
-from quarterdeck.wire.ids import CompactionId
 
 from ..foreign_json import as_list, as_map, as_text
 from ..pipe.claude.events import ClaudeTranslator
@@ -60,7 +58,7 @@ __all__ = [
 ]
 
 TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
-"""Kinds of entries that tell a title, with the field that has it; the best comes first."""
+"""Kinds of entries with a title, and the field that has it; the best comes first."""
 INTERRUPTED = "[Request interrupted by user"
 _COMMAND = re.compile(r"<command-name>\s*(/?[^<]*?)\s*</command-name>")
 _ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.S)
@@ -96,7 +94,7 @@ def read_metadata(
     cwd, first, version, started = _head(file, budget)
     if cwd is None or not is_slug_of(file.path.parent.name, cwd):
         # A first prompt with a picture in it may be longer than what is read; and a project that
-        # was moved together with its sessions tells its new place where it went on.
+        # was moved together with its sessions has its new place where it went on.
         cwd = _last_cwd(file, budget) or cwd
     if directory is not None and not is_same_place(cwd, directory):
         return None  # two directories can have one slug
@@ -122,14 +120,14 @@ def with_title(past: HistorySession, budget: ReadBudget) -> HistorySession:
     if beside.is_dir():
         given = as_map(read_json(beside / "custom-title.json", budget, most=_SIDE_FILE))
         archived = as_map(read_json(beside / "archived.json", budget, most=_SIDE_FILE))
-    title = make_title(as_text(as_map(given).get("customTitle"))) or _told_title(past, budget)
+    title = make_title(as_text(as_map(given).get("customTitle"))) or _find_title(past, budget)
     return replace(
         past, title=title or past.title, archived=as_map(archived).get("archived") is True
     )
 
 
 def prompt_text(entry: Mapping[str, Any]) -> str:
-    """What a person said, as text; empty if the entry is none of that."""
+    """The text of a person's prompt; empty for any other entry."""
     blocks = blocks_of(as_map(entry.get("message")).get("content"))
     words = "\n".join(as_text(one.get("text")) for one in blocks if one.get("type") == "text")
     command = _COMMAND.search(words)
@@ -147,7 +145,7 @@ def blocks_of(content: object) -> list[Mapping[str, Any]]:
 
 
 def _head(file: FoundFile, budget: ReadBudget) -> tuple[str | None, str | None, str | None, int]:
-    """Where it worked, what was said first, the version and the beginning, as far as told."""
+    """Where it worked, what was said first, the version and the beginning, as far as reported."""
     cwd = first = version = None
     started = 0
     for line in head_lines(file.path, budget):
@@ -168,7 +166,7 @@ def _is_made(entry: Mapping[str, Any]) -> bool:
 
 
 def _cut(line: bytes) -> Mapping[str, Any]:
-    """What the beginning of an entry tells whose end is not read; strings in it are escaped."""
+    """What the beginning of an entry has whose end is not read; strings in it are escaped."""
     if b'"type":"user"' not in line:
         return {}
     cwd, words = _CWD.search(line), _TEXT.search(line)
@@ -181,7 +179,7 @@ def _cut(line: bytes) -> Mapping[str, Any]:
 
 
 def _last_cwd(file: FoundFile, budget: ReadBudget) -> str | None:
-    """Where it worked last of the places whose sessions are kept here, as far as the end tells."""
+    """Where it worked last of the places whose sessions are kept here, if the end has it."""
     for line in tail_lines(file.path, file.size, budget, most=_TAIL):
         cwd = as_text(as_map(decode_json(line)).get("cwd"))
         if cwd and is_slug_of(file.path.parent.name, cwd):
@@ -189,7 +187,7 @@ def _last_cwd(file: FoundFile, budget: ReadBudget) -> str | None:
     return None
 
 
-def _told_title(past: HistorySession, budget: ReadBudget) -> str | None:
+def _find_title(past: HistorySession, budget: ReadBudget) -> str | None:
     """The best title that the end of the file tells."""
     data: dict[str, str] = {}
     for line in tail_lines(Path(past.path), past.size or 0, budget):
@@ -230,7 +228,7 @@ _QUIET = frozenset(
         "worktree-state",
     )
 )
-"""Kinds of entries that tell nothing of the conversation."""
+"""Kinds of entries that are no part of the conversation."""
 
 
 class ClaudeHistory:
@@ -294,7 +292,6 @@ class _Reading:
         """Calls that began sub-agents and are open, with what they asked for."""
         self._chains: dict[str, str] = {}
         """The call that each entry of a sub-agent belongs to."""
-        self._compactions = 0
         self._boundary = False
         self._tip = ""
         """The last entry of the conversation itself."""
@@ -452,12 +449,7 @@ class _Reading:
 
     def _compacted(self, summary: str | None, time: int | None) -> Iterator[HistoryEvent]:
         self._boundary = False
-        self._compactions += 1
-        name = CompactionId(f"cmp_{self._compactions}")
-        begun = CompactionChanged(compaction=name, status="in_progress")
-        done = CompactionChanged(compaction=name, status="completed", summary=summary)
-        for event in (begun, done):
-            yield from self._turns.outside(event, time)
+        yield from self._turns.compact(summary, time)
 
 
 def _content(blocks: Iterable[Mapping[str, Any]], words: str) -> Iterator[ContentBlock]:

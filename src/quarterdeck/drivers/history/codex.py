@@ -2,7 +2,7 @@
 
 Three forms: since 0.32 each line is ``{timestamp, type, payload}``; before, the first line was the
 session itself and each other an item; the oldest were one object in ``rollout-….json``. Which files
-make up a session is told in ``codex_rollouts``.
+make up a session is documented in ``codex_rollouts``.
 """
 
 import re
@@ -25,7 +25,7 @@ from .codex_files import (
     open_rollout,
     rollout_lineage,
 )
-from .codex_items import CodexItemReader, said_by_person
+from .codex_items import CodexItemReader, prompt_text
 from .files import (
     ReadBudget,
     decode_json,
@@ -46,14 +46,14 @@ _CWD = re.compile(rb'"cwd":\s*("(?:[^"\\]|\\.)*")')
 _VERSION = re.compile(rb'"cli_version":\s*("(?:[^"\\]|\\.)*")')
 _SUB_AGENT = re.compile(rb'"source":\s*\{\s*"subagent"')
 _FORK = b'"forked_from_id"'
-_TOLD_CWD = re.compile(r"<cwd>([^<]+)</cwd>|Current working directory: ([^\n]+)")
+_STATED_CWD = re.compile(r"<cwd>([^<]+)</cwd>|Current working directory: ([^\n]+)")
 _WRAPPED = re.compile(rb'"payload":')
 _META = 1_024
-"""Bytes of a file that tell where it worked; what follows is mostly instructions."""
+"""Bytes of a file that have its directory; what follows is mostly instructions."""
 _HEAD = 131_072
 """Bytes in which the first prompt is looked for; what comes before it is long."""
 _MOST_UNPACKED = 200
-"""Compressed files that one listing looks into; what the index tells takes none."""
+"""Compressed files that one listing looks into; sessions in the index need none."""
 
 
 class CodexHistory:
@@ -141,7 +141,7 @@ class _Listing:
                 return None
             cwd, version = _quoted(_CWD, head), _quoted(_VERSION, head)
             if cwd is None and head and not _WRAPPED.search(head):
-                # Only forms that are out of use for long do not tell it at the beginning.
+                # Only forms that are out of use for long do not have it at the beginning.
                 cwd, _ = _look(self._head(path, first=8_192), None)
         if self._directory is not None and not is_same_place(cwd, self._directory):
             return None
@@ -158,21 +158,21 @@ class _Listing:
         )
 
     def titled(self, past: HistorySession, first: Rollout | None) -> HistorySession:
-        """The same with a title: the beginning of what was said in its first file."""
+        """The same with a title: the beginning of the first prompt in its first file."""
         indexed = self._index.get(past.id)
         if indexed is not None and indexed.title is not None:
             return replace(past, title=indexed.title)
         path = first.file.path if first is not None else Path(past.path)
         if path.suffix == ".json":
             items = as_list(as_map(read_json(path, self._budget, most=1 << 20)).get("items"))
-            words = next((one for item in items if (one := said_by_person(as_map(item)))), None)
+            words = next((one for item in items if (one := prompt_text(as_map(item)))), None)
         else:
             _, words = _look(self._head(path, first=40_960, most=_HEAD), past.cwd)
         return replace(past, title=make_title(words)) if words else past
 
     @property
     def _index(self) -> Mapping[str, IndexedSession]:
-        """What Codex's own index tells."""
+        """The entries of Codex's own index."""
         if self._read is None:
             self._read = codex_files.read_index(self._home)
         return self._read
@@ -192,13 +192,13 @@ class _Listing:
 
 
 def _look(lines: Iterable[bytes], cwd: str | None) -> tuple[str | None, str | None]:
-    """Where it worked and what a person said first, as far as the head tells."""
+    """The directory and the first prompt, where the head has them."""
     for line in lines:
         item = as_map(decode_json(line))
         item = as_map(item.get("payload")) or item
-        if cwd is None and (match := _TOLD_CWD.search(_texts(item))):
+        if cwd is None and (match := _STATED_CWD.search(_texts(item))):
             cwd = (match[1] or match[2]).strip()
-        if title := said_by_person(item):
+        if title := prompt_text(item):
             return cwd, title
     return cwd, None
 

@@ -167,7 +167,7 @@ class Rollout:
 
     @classmethod
     def of(cls, file: FoundFile) -> "Rollout | None":
-        """What a file's name tells; None if it is no rollout."""
+        """What a file's name says; None if it is no rollout."""
         named = _NAME.fullmatch(file.path.name)
         if named is None:
             return None
@@ -236,7 +236,7 @@ def open_rollout(path: Path) -> AbstractContextManager[IO[bytes]]:
 
 
 def _base(path: Path) -> Mapping[str, Any]:
-    """What a file goes on from; empty if it stands for itself or cannot be read."""
+    """The session that a file continues; empty if it continues none or cannot be read."""
     if path.suffix == ".json":
         return {}
     try:
@@ -270,7 +270,7 @@ _NAMES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class IndexedSession:
-    """What the index tells of a session."""
+    """A session in the index."""
 
     cwd: str | None
     title: str | None
@@ -289,7 +289,7 @@ def read_names(home: Path, budget: ReadBudget) -> Mapping[str, str]:
 
 
 def read_index(home: Path) -> Mapping[str, IndexedSession]:
-    """What the newest index tells, by session; empty where it cannot be read."""
+    """The newest index, by session; empty where it cannot be read."""
     found = list_files(home, lambda name: name.startswith("state_") and name.endswith(".sqlite"))
     newest = max(found, key=lambda one: one.changed, default=None)
     if newest is None:

@@ -6,7 +6,6 @@ from typing import Any
 
 from quarterdeck.wire.content import ContentBlock, ImageContent, text
 from quarterdeck.wire.events import (
-    CompactionChanged,
     Event,
     NoticePosted,
     SessionChanged,
@@ -14,7 +13,7 @@ from quarterdeck.wire.events import (
     ToolCallStarted,
     UsageReported,
 )
-from quarterdeck.wire.ids import CompactionId, ToolCallId
+from quarterdeck.wire.ids import ToolCallId
 from quarterdeck.wire.tool_calls import ToolCallLocation
 from quarterdeck.wire.usage import ContextUsage, TokenUsage
 
@@ -32,7 +31,7 @@ from .files import decode_json, parse_time
 from .reader import HistoryEvent, ReadTally
 from .turn_builder import TurnBuilder
 
-__all__ = ["CodexItemReader", "said_by_person"]
+__all__ = ["CodexItemReader", "prompt_text"]
 
 _CONTEXT = re.compile(
     r"\s*(?:<(?:environment_context|user_instructions|permissions instructions|turn_aborted"
@@ -45,10 +44,10 @@ _FILE = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.M)
 _EXIT = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d+)", re.M)
 _OUTPUT = "\nOutput:\n"
 _ABOUT = 600
-"""Characters before the output of a command in which Codex tells about it."""
+"""Characters before the output of a command in which Codex describes it."""
 _IMAGE = re.compile(r"data:([\w/+.-]+);base64,(.*)", re.S)
 _QUIET = frozenset(("session_meta", "world_state", "token_usage_record", "state", "ghost_snapshot"))
-_TOLD_TWICE = frozenset(
+_REPEATED_ITEMS = frozenset(
     (
         "agent_message",
         "agent_reasoning",
@@ -71,11 +70,11 @@ _TOLD_TWICE = frozenset(
         "web_search_end",
     )
 )
-"""Events that items tell too, or that tell nothing of the conversation."""
+"""Events that repeat items, or that are no part of the conversation."""
 _TITLE = 200
 
 
-def said_by_person(item: Mapping[str, Any]) -> str:
+def prompt_text(item: Mapping[str, Any]) -> str:
     """What a person said in an item; empty if it is none of that."""
     if item.get("type") != "message" or item.get("role") != "user":
         return ""
@@ -96,10 +95,9 @@ class CodexItemReader:
         self._is_asked = True
         """Whether a person asked for this turn; the answer of another may be a summary."""
         self._unasked: tuple[str, int | None] | None = None
-        self._compactions = 0
 
     def entry(self, entry: Mapping[str, Any]) -> Iterator[HistoryEvent]:
-        """What a line tells."""
+        """The events of a line."""
         kind, time = as_text(entry.get("type")), parse_time(entry.get("timestamp")) or None
         payload = as_map(entry.get("payload"))
         match kind:
@@ -122,7 +120,7 @@ class CodexItemReader:
         yield from self._turns.end()
 
     def _answered(self) -> Iterator[HistoryEvent]:
-        """Tell what the model said, if it was held back."""
+        """Emit the model's message that was held back, if there is one."""
         if self._unasked is not None:
             words, time = self._unasked
             self._unasked = None
@@ -209,7 +207,7 @@ class CodexItemReader:
                 if kind == "error":
                     self._turns.stop("failed", title)
                 yield from self._turns.tell(NoticePosted(title=title, severity=severity), time)
-            case kind if kind not in _TOLD_TWICE:
+            case kind if kind not in _REPEATED_ITEMS:
                 self._tally.note_unknown(kind)
             case _:
                 pass
@@ -236,12 +234,7 @@ class CodexItemReader:
         if self._unasked is not None and self._unasked[0] in summary:
             self._unasked = None
         yield from self._answered()
-        self._compactions += 1
-        name = CompactionId(f"cmp_{self._compactions}")
-        begun = CompactionChanged(compaction=name, status="in_progress")
-        done = CompactionChanged(compaction=name, status="completed", summary=summary or None)
-        for event in (begun, done):
-            yield from self._turns.outside(event, time)
+        yield from self._turns.compact(summary or None, time)
 
 
 def _content(item: Mapping[str, Any]) -> Iterator[ContentBlock]:

@@ -15,7 +15,7 @@ __all__ = ["open_database"]
 _MOST_COPIED = 256 * 1024 * 1024
 """Bytes of a locked database that are copied to be read."""
 _PATIENCE = 0.5
-"""Seconds to wait for somebody's lock."""
+"""Seconds to wait for a lock of another process."""
 _BESIDE = ("-wal", "-journal")
 """What a database keeps beside itself that is not yet, or no longer, in it."""
 
@@ -24,7 +24,7 @@ _BESIDE = ("-wal", "-journal")
 def open_database(path: Path, *, most_copied: int = _MOST_COPIED) -> Generator[sqlite3.Connection]:
     """Open a database for reading; one that is locked is copied, and the copy is read.
 
-    Leaves no file beside a database that nobody has open.
+    Leaves no file beside a database that no process has open.
 
     Raises:
         HistoryLockedError: it is locked and larger than ``most_copied`` bytes.
@@ -51,7 +51,7 @@ def open_database(path: Path, *, most_copied: int = _MOST_COPIED) -> Generator[s
 
 
 def _check(path: Path) -> None:
-    """See that nothing here is a pipe: SQLite would wait for somebody at its other end."""
+    """Make sure that nothing here is a pipe: SQLite would wait for its other end."""
     with open_plain(path):
         pass
     for end in ("-wal", "-shm", "-journal"):
@@ -61,7 +61,7 @@ def _check(path: Path) -> None:
 
 
 def _parameters(path: Path) -> str:
-    """How to open it: one with a write-ahead log that nobody has open, as one that stays so.
+    """The URI parameters: a write-ahead-log database that no process has open is immutable.
 
     SQLite would make that log, and leave it.
     """
@@ -90,6 +90,9 @@ def _connected(path: Path, parameters: str) -> Generator[sqlite3.Connection]:
         # Says at once whether it can be read.
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         yield connection
+    except UnicodeDecodeError as error:
+        # The message of SQLite quotes a schema that is no text.
+        raise sqlite3.DatabaseError("the schema is damaged") from error
     finally:
         connection.close()
 

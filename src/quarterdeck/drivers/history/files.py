@@ -61,7 +61,7 @@ class ReadTally:
 
     @property
     def skipped(self) -> int:
-        """How many entries could not be told."""
+        """How many entries could not be reported."""
         return self.corrupt + self.too_long + sum(self.unknown.values())
 
     def note_unknown(self, kind: str) -> None:
@@ -163,7 +163,7 @@ def _slug(name: str) -> str:
 
 @contextlib.contextmanager
 def open_plain(path: Path) -> Generator[IO[bytes]]:
-    """Open a regular file; never waits for somebody at the other end of a pipe.
+    """Open a regular file; never waits for someone at the other end of a pipe.
 
     Raises:
         HistoryUnreadableError: it cannot be opened, or is no regular file.
@@ -252,7 +252,7 @@ def _lines(file: IO[bytes], tally: ReadTally, limit: int) -> Iterator[bytes]:
     if is_over:
         tally.too_long += 1
     elif (last := b"".join(kept)).strip():
-        # Whoever writes it may be in the middle of the line.
+        # The one who writes it may be in the middle of the line.
         tally.is_cut = decode_json(last) is None
         if not tally.is_cut:
             yield last
@@ -288,33 +288,33 @@ def read_json(path: Path, budget: ReadBudget | None = None, *, most: int = LONGE
         return None
 
 
-def is_same_place(told: str | None, directory: Path) -> bool:
+def is_same_place(value: str | None, directory: Path) -> bool:
     """Whether a path that a session tells is this directory, whose links are resolved already."""
-    if not told or "\0" in told:
+    if not value or "\0" in value:
         return False
-    if told == str(directory):
+    if value == str(directory):
         return True
     try:
         # Also where the file system takes several spellings of a name for one.
-        return os.path.samestat(Path(told).stat(), directory.stat())
+        return os.path.samestat(Path(value).stat(), directory.stat())
     except FileNotFoundError:
         pass  # it is gone; a link on the way to it may be there
     except (OSError, ValueError):
         return False
     try:
-        return Path(os.path.realpath(told)) == directory
+        return Path(os.path.realpath(value)) == directory
     except (OSError, ValueError):
         return False
 
 
-def parse_time(told: object) -> int:
+def parse_time(value: object) -> int:
     """Microseconds since the epoch, of a text as in ISO 8601 or of milliseconds; 0: neither."""
-    if isinstance(told, int | float) and not isinstance(told, bool):
-        return int(told * 1_000) if 0 < told < _LATEST else 0
-    if not isinstance(told, str):
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return int(value * 1_000) if 0 < value < _LATEST else 0
+    if not isinstance(value, str):
         return 0
     try:
-        moment = datetime.fromisoformat(told)
+        moment = datetime.fromisoformat(value)
     except ValueError:
         return 0
     if moment.tzinfo is None:
@@ -325,9 +325,9 @@ def parse_time(told: object) -> int:
         return 0
 
 
-def make_title(said: str | None) -> str | None:
+def make_title(prompt: str | None) -> str | None:
     """The beginning of a text in one line, as a title; None where there is nothing."""
-    words = " ".join((said or "")[:1_000].split())
+    words = " ".join((prompt or "")[:1_000].split())
     if not words:
         return None
     return words if len(words) <= _TITLE else words[: _TITLE - 1] + "…"

@@ -11,13 +11,12 @@ from typing import Any
 
 from quarterdeck.wire.content import ContentBlock, ImageContent, text
 from quarterdeck.wire.events import (
-    CompactionChanged,
     NoticePosted,
     SessionChanged,
     ToolCallEnded,
     ToolCallStarted,
 )
-from quarterdeck.wire.ids import CompactionId, ToolCallId
+from quarterdeck.wire.ids import ToolCallId
 from quarterdeck.wire.tool_calls import Diff, ToolCallContent, ToolCallEnd, ToolCallLocation
 from quarterdeck.wire.usage import TokenUsage
 
@@ -54,8 +53,8 @@ __all__ = [
     "GeminiHistory",
     "GeminiMessageReader",
     "logged_sessions",
+    "prompt_text",
     "read_logged",
-    "said_by_person",
 ]
 
 _CONTEXT = ("<session_context>", "This is the Gemini CLI. We are setting up the context")
@@ -64,7 +63,7 @@ _ENDS: dict[str, ToolCallEnd] = {"success": "completed", "cancelled": "cancelled
 _TITLE = 200
 
 
-def said_by_person(one: Mapping[str, Any]) -> str:
+def prompt_text(one: Mapping[str, Any]) -> str:
     """What a person said in a message; empty if it is none of that."""
     if one.get("type") != "user":
         return ""
@@ -91,10 +90,9 @@ class GeminiMessageReader:
         self._growing: Mapping[str, Any] | None = None
         """The last message; it may be written again with more in it."""
         self._model = ""
-        self._compactions = 0
 
     def entry(self, entry: Mapping[str, Any]) -> Iterator[HistoryEvent]:
-        """What a line of the newer form tells."""
+        """The events of a line of the newer form."""
         if "$set" in entry:
             for one in map(as_map, as_list(as_map(entry["$set"]).get("messages"))):
                 id_ = as_text(one.get("id"))
@@ -130,7 +128,7 @@ class GeminiMessageReader:
         yield from self._turns.end()
 
     def message(self, one: Mapping[str, Any]) -> Iterator[HistoryEvent]:
-        """What a whole message tells."""
+        """The events of a whole message."""
         time = parse_time(one.get("timestamp")) or None
         match as_text(one.get("type")):
             case "user":
@@ -154,7 +152,7 @@ class GeminiMessageReader:
                 yield from self._turns.tell(_answered(answer), time)
         first = as_text(parts[0].get("text")).lstrip() if parts else ""
         if first.startswith(_SNAPSHOT):
-            yield from self._compacted(first, time)
+            yield from self._turns.compact(first, time)
         elif (content := list(_content(parts))) and not first.startswith(_CONTEXT):
             yield from self._turns.prompt(content, time, as_text(one.get("id")))
 
@@ -177,14 +175,6 @@ class GeminiMessageReader:
                 yield from self._turns.tell(event, parse_time(call.get("timestamp")) or time)
         if tokens := as_map(one.get("tokens")):
             self._turns.spend(_usage(tokens))
-
-    def _compacted(self, summary: str, time: int | None) -> Iterator[HistoryEvent]:
-        self._compactions += 1
-        name = CompactionId(f"cmp_{self._compactions}")
-        begun = CompactionChanged(compaction=name, status="in_progress")
-        done = CompactionChanged(compaction=name, status="completed", summary=summary)
-        for event in (begun, done):
-            yield from self._turns.outside(event, time)
 
 
 def _thought(data: Mapping[str, Any]) -> str:
@@ -273,7 +263,8 @@ _LISTED = 1 << 20
 def logged_sessions(
     project: Path, cwd: str | None, known: set[str], budget: ReadBudget
 ) -> Iterator[HistorySession]:
-    """Sessions of which nothing but prompts is left; those that are known otherwise are not told.
+    """Sessions of which nothing but prompts is left; those that are known otherwise are not
+    reported.
 
     Those with commands for the program alone are left out.
     """
@@ -382,7 +373,7 @@ class GeminiHistory:
     def _projects(
         self, directory: Path | None, budget: ReadBudget
     ) -> Iterator[tuple[Path, str | None]]:
-        """The directories of projects, and where each works, as far as it can be told."""
+        """The directories of projects, and where each works, as far as it can be known."""
         digest = _digest(directory) if directory is not None else ""
         for project in list_folders(self._home / "tmp"):
             cwd = _root(project, budget)
@@ -403,7 +394,7 @@ def _digest(directory: Path) -> str:
 
 
 def _root(project: Path, budget: ReadBudget) -> str | None:
-    """The directory that a project's name stands for, where it is told."""
+    """The directory that a project's name stands for, where it is recorded."""
     line = next(head_lines(project / ".project_root", budget, most=4_096), b"")
     return line.decode("utf-8", "surrogateescape").strip() or None
 
@@ -426,7 +417,7 @@ def _past(file: FoundFile, cwd: str | None, budget: ReadBudget) -> HistorySessio
 
 
 def _look(file: FoundFile, budget: ReadBudget) -> tuple[str, int, str, str]:
-    """The id, the beginning, a title and the kind, as far as the head tells."""
+    """The id, the beginning, a title and the kind, where the head has them."""
     id_ = title = kind = ""
     started = 0
     for line in head_lines(file.path, budget):
@@ -435,7 +426,7 @@ def _look(file: FoundFile, budget: ReadBudget) -> tuple[str, int, str, str]:
         kind = kind or as_text(entry.get("kind"))
         started = started or parse_time(entry.get("startTime"))
         for one in (entry, *_set_messages(entry)):
-            title = title or said_by_person(one)
+            title = title or prompt_text(one)
         if (id_ and title) or kind == "subagent":
             break
     return id_, started, title, kind
@@ -450,7 +441,7 @@ def _look_whole(file: FoundFile, budget: ReadBudget) -> tuple[str, int, str, str
     head = b"\n".join(head_lines(file.path, budget, most=16_384, first=2_048))
     fields = {name: _field(head, name) for name in (b"sessionId", b"startTime", b"kind")}
     messages = _messages_in(head)
-    title = next((words for one in messages if (words := said_by_person(one))), "")
+    title = next((words for one in messages if (words := prompt_text(one))), "")
     started = parse_time(fields[b"startTime"])
     return fields[b"sessionId"], started, title, fields[b"kind"]
 

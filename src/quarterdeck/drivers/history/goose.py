@@ -69,7 +69,7 @@ class GooseHistory:
                     tally.corrupt += 1
                     continue
                 if as_map(decode_json(_bytes(about))).get("userVisible") is False:
-                    continue  # what only the model is told
+                    continue  # only for the model
                 moment = as_number(time) * 1_000_000 or None
                 yield from reading.message(as_text(role), parts, moment, as_text(name))
             yield from reading.finish()

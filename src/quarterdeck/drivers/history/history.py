@@ -54,7 +54,7 @@ class AgentHomes:
 
     @classmethod
     def find(cls, environment: Mapping[str, str]) -> "AgentHomes":
-        """Tell them from an environment; touches no file.
+        """Find them from an environment; touches no file.
 
         Raises:
             QuarterdeckError: it names no home directory.
@@ -85,7 +85,7 @@ def _given(environment: Mapping[str, str], variable: str, usual: Path) -> Path:
 
 
 AGENTS = ("claude", "codex", "gemini", "opencode", "goose", "kimi", "pi", "qwen", "vibe")
-"""Whose sessions can be read."""
+"""Agents with sessions that can be read."""
 _BATCH = 200
 """Events that are taken in a thread at one time."""
 _SEARCHED = 1 << 30
@@ -134,7 +134,7 @@ class AgentHistory:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "AgentHistory":
-        """The history of the user whose environment this is; see ``AgentHomes``."""
+        """The history of the user of this environment; see ``AgentHomes``."""
         return cls(AgentHomes.find(environment))
 
     async def list(
@@ -240,7 +240,7 @@ class AgentHistory:
                 return None
             left, snippet, most = set(words), "", 0
             for one in reader.read(past, ReadTally()):
-                content = _said(one.event)
+                content = _message_text(one.event)
                 lower = content.casefold()
                 here = [word for word in words if word in lower]
                 if len(here) > most:
@@ -287,12 +287,12 @@ def _words(query: str) -> tuple[str, ...]:
     return tuple(word.casefold() for word in words if word)
 
 
-def _said(event: Event) -> str:
+def _message_text(event: Event) -> str:
     match event:
         case Prompted(content=content):
             return "\n".join(one.text for one in content if isinstance(one, TextContent))
-        case MessageChunk(content=TextContent(text=said)):
-            return said
+        case MessageChunk(content=TextContent(text=words)):
+            return words
         case ToolCallStarted(title=title):
             return title
         case _:

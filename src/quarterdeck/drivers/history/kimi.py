@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from quarterdeck.wire.events import CompactionChanged, SessionChanged, TurnEnd
-from quarterdeck.wire.ids import CompactionId
+from quarterdeck.wire.events import SessionChanged, TurnEnd
 from quarterdeck.wire.usage import TokenUsage
 
 from ..foreign_json import as_map, as_number, as_text, message, thought
@@ -38,7 +37,7 @@ _QUIET = (
     *("token_counting.", "file_history.", "prompt.", "context.", "turn.", "session.", "config."),
     *("tools.", "goal.", "plan.", "todo.", "mcp.", "hook.", "compaction.", "notify."),
 )
-"""How kinds begin that tell nothing more."""
+"""The prefixes of kinds that add nothing."""
 _STOPS: dict[str, TurnEnd] = {"cancelled": "cancelled", "aborted": "cancelled", "failed": "failed"}
 _TITLE_BYTES = 262_144
 """The system's prompt stands before the first of the person's."""
@@ -111,7 +110,6 @@ class _Reading:
         self._turns = TurnBuilder("kimi", id_)
         self._tally = tally
         self._model = ""
-        self._compactions = 0
 
     def entry(self, entry: Mapping[str, Any]) -> Iterator[HistoryEvent]:
         time = parse_time(entry.get("time")) or None
@@ -129,7 +127,7 @@ class _Reading:
                     self._turns.stop(how)
                 yield from self._turns.end()
             case "compaction.completed" | "context.apply_compaction":
-                yield from self._compacted(as_text(entry.get("summary")), time)
+                yield from self._turns.compact(as_text(entry.get("summary")) or None, time)
             case kind if not kind.startswith(_QUIET):
                 self._tally.note_unknown(kind)
             case _:
@@ -162,15 +160,6 @@ class _Reading:
                 return
             case kind:
                 self._tally.note_unknown(f"loop {kind}")
-
-    def _compacted(self, summary: str, time: int | None) -> Iterator[HistoryEvent]:
-        self._compactions += 1
-        name = CompactionId(f"cmp_{self._compactions}")
-        for event in (
-            CompactionChanged(compaction=name, status="in_progress"),
-            CompactionChanged(compaction=name, status="completed", summary=summary or None),
-        ):
-            yield from self._turns.outside(event, time)
 
 
 def _ended(event: Mapping[str, Any]) -> Any:

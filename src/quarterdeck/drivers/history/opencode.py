@@ -1,6 +1,6 @@
 """OpenCode: ``opencode.db``, earlier a file for each session, message and part.
 
-Both are read: a session that is in both, because OpenCode has moved it, is told once. Sessions of
+Both are read: a session that is in both, because OpenCode has moved it, is listed once. Sessions of
 sub-agents stand within the call that began them.
 """
 
@@ -16,8 +16,7 @@ from typing import Any, Protocol, cast
 from msgspec.structs import replace
 
 from quarterdeck.wire.content import ContentBlock, ImageContent, ResourceLink, text
-from quarterdeck.wire.events import CompactionChanged, NoticePosted, SessionChanged
-from quarterdeck.wire.ids import CompactionId
+from quarterdeck.wire.events import NoticePosted, SessionChanged
 
 from ..foreign_json import as_list, as_map, as_text, message, thought
 from ..opencode_messages import amount_of, call_ended, call_id, call_started, error_text, tokens_of
@@ -75,7 +74,7 @@ class OpencodeStore(Protocol):
         ...
 
     def first_words(self, session: str, budget: ReadBudget) -> str:
-        """What the person said first, as far as it is cheap to tell."""
+        """The first prompt, where it is cheap to find."""
         ...
 
 
@@ -165,7 +164,7 @@ class OpencodeDatabase:
         return all(self._connection.execute(query, (session, word)).fetchone() for word in plain)
 
     def _entries(self, query: str, key: str, tally: ReadTally) -> Iterator[OpencodeEntry]:
-        # Taken whole: whoever draws these may ask for others in between.
+        # Fetched whole: the consumer may run other queries in between.
         for id_, data in self._connection.execute(query, (key,)).fetchall():
             tally.lines += 1
             encoded = str(data).encode("utf-8", "replace")
@@ -246,7 +245,7 @@ class OpencodeFiles:
         return _first(self._storage / "message" / session, *older)
 
     def _cwd(self, session: str, budget: ReadBudget) -> str | None:
-        """Where a session worked, told by an answer in it: older files do not say."""
+        """Where a session worked, taken from an answer in it: older files do not record it."""
         for file in self._messages(session)[:8]:
             data = upgrade_message(as_map(read_json(file.path, budget, most=_SESSION_FILE)))
             if cwd := as_text(as_map(data.get("path")).get("cwd")):
@@ -398,12 +397,11 @@ class _Reading:
         self._tally = tally
         self._store = store
         self._model = ""
-        self._compactions = 0
 
     def session(
         self, session: str, parent: str | None = None, depth: int = 0
     ) -> Iterator[HistoryEvent]:
-        """What a session tells, in order; with a parent: a sub-agent's."""
+        """The events of a session, in order; with a parent: a sub-agent's."""
         for one in self._store.messages(session, self._tally):
             time = parse_time(as_map(one.data.get("time")).get("created")) or None
             parts = [OpencodeEntry("", as_map(part)) for part in as_list(one.data.get("parts"))]
@@ -448,8 +446,8 @@ class _Reading:
         match as_text(part.get("type")):
             case "text":
                 if text := as_text(part.get("text")):
-                    said_ = message(text, self._turns.message())
-                    yield from self._turns.tell(said_, began, parent)
+                    chunk = message(text, self._turns.message())
+                    yield from self._turns.tell(chunk, began, parent)
             case "reasoning":
                 if text := as_text(part.get("text")):
                     thought_ = thought(text, self._turns.message())
@@ -477,13 +475,7 @@ class _Reading:
 
     def _compacted(self, parts: "list[OpencodeEntry]", time: int | None) -> Iterator[HistoryEvent]:
         texts = (as_text(one.data.get("text")) for one in parts if one.data.get("type") == "text")
-        self._compactions += 1
-        name = CompactionId(f"cmp_{self._compactions}")
-        summary = "\n".join(texts) or None
-        begun = CompactionChanged(compaction=name, status="in_progress")
-        done = CompactionChanged(compaction=name, status="completed", summary=summary)
-        for event in (begun, done):
-            yield from self._turns.outside(event, time)
+        yield from self._turns.compact("\n".join(texts) or None, time)
 
     def _failed(self, error: Mapping[str, Any], time: int | None) -> Iterator[HistoryEvent]:
         if not error:
@@ -497,7 +489,7 @@ class _Reading:
 
 
 def _content(parts: "list[OpencodeEntry]") -> Iterator[ContentBlock]:
-    """What a person said: not what the program put beside it."""
+    """The person's message, without what the program added to it."""
     for part in (one.data for one in parts):
         if part.get("synthetic") or part.get("ignored"):
             continue

@@ -1,18 +1,16 @@
 """pi: ``agent/sessions/--<directory>--/<time>_<id>.jsonl``, a tree of entries in one file.
 
 Each entry names the one before it. Where a person went back, the next entry names an earlier one;
-both branches are told, with a notice between.
+both branches are read, with a notice between.
 """
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from quarterdeck.wire.events import CompactionChanged, NoticePosted, SessionChanged, TurnEnd
-from quarterdeck.wire.ids import CompactionId
-from quarterdeck.wire.usage import TokenUsage
+from quarterdeck.wire.events import NoticePosted, SessionChanged, TurnEnd
 
-from ..foreign_json import as_list, as_map, as_number, as_text, message, thought
+from ..foreign_json import as_list, as_map, as_number, as_text, message, read_pi_usage, thought
 from .files import (
     FoundFile,
     ReadBudget,
@@ -103,7 +101,6 @@ class _Reading:
         self._turns = TurnBuilder("pi", id_)
         self._tally = tally
         self._last = ""
-        self._compactions = 0
 
     def entry(self, entry: Mapping[str, Any]) -> Iterator[HistoryEvent]:
         time = parse_time(entry.get("timestamp")) or None
@@ -122,7 +119,7 @@ class _Reading:
                 title = make_title(as_text(entry.get("name")))
                 yield from self._turns.outside(SessionChanged(title=title), time)
             case "compaction" | "branch_summary":
-                yield from self._compacted(as_text(entry.get("summary")), time)
+                yield from self._turns.compact(as_text(entry.get("summary")) or None, time)
             case kind if kind not in _QUIET:
                 self._tally.note_unknown(kind)
             case _:
@@ -171,7 +168,7 @@ class _Reading:
         usage = as_map(data.get("usage"))
         if usage:
             cost = as_map(usage.get("cost")).get("total")
-            self._turns.spend(_usage(usage), cost if isinstance(cost, int | float) else 0.0)
+            self._turns.spend(read_pi_usage(usage), cost if isinstance(cost, int | float) else 0.0)
         if how := _STOPS.get(as_text(data.get("stopReason"))):
             self._turns.stop(how, as_text(data.get("errorMessage")) or None)
         else:
@@ -185,23 +182,3 @@ class _Reading:
         output = as_text(data.get("output"))
         ended = call_ended(f"typed-{id_}", "failed" if failed else "completed", output)
         yield from self._turns.tell(ended, time)
-
-    def _compacted(self, summary: str, time: int | None) -> Iterator[HistoryEvent]:
-        self._compactions += 1
-        name = CompactionId(f"cmp_{self._compactions}")
-        for event in (
-            CompactionChanged(compaction=name, status="in_progress"),
-            CompactionChanged(compaction=name, status="completed", summary=summary or None),
-        ):
-            yield from self._turns.outside(event, time)
-
-
-def _usage(data: Mapping[str, Any]) -> TokenUsage:
-    cached, written = as_number(data.get("cacheRead")), as_number(data.get("cacheWrite"))
-    return TokenUsage(
-        input=as_number(data.get("input")) + cached + written,
-        output=as_number(data.get("output")),
-        cached=cached,
-        cache_written=written,
-        thought=as_number(data.get("reasoning")),
-    )

@@ -1,7 +1,7 @@
 """Qwen Code: ``projects/<directory>/chats/<id>.jsonl``, entries in the manner of Claude Code.
 
 What is said has Gemini's form: parts with texts, calls and answers. Each entry names the one
-before it, so that going back leaves both branches in the file; both are told.
+before it, so that going back leaves both branches in the file; both are reported.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from quarterdeck.wire.content import ContentBlock, ImageContent, text
-from quarterdeck.wire.events import CompactionChanged, NoticePosted, SessionChanged
-from quarterdeck.wire.ids import CompactionId
+from quarterdeck.wire.events import NoticePosted, SessionChanged
 from quarterdeck.wire.tool_calls import ToolCallEnd
 from quarterdeck.wire.usage import TokenUsage
 
@@ -76,7 +75,7 @@ def _past(file: FoundFile, directory: Path | None, budget: ReadBudget) -> Histor
             started = parse_time(entry.get("timestamp"))
             if not id_ or (directory is not None and not is_same_place(cwd, directory)):
                 return None
-        if title := _said(entry):
+        if title := _prompt_text(entry):
             break
     if not id_:
         return None
@@ -101,7 +100,7 @@ def _parts(entry: Mapping[str, Any]) -> "list[Mapping[str, Any]]":
     return [as_map(part) for part in as_list(as_map(entry.get("message")).get("parts"))]
 
 
-def _said(entry: Mapping[str, Any]) -> str:
+def _prompt_text(entry: Mapping[str, Any]) -> str:
     """What a person said in an entry; empty if it is none of that."""
     if entry.get("type") != "user" or entry.get("isSidechain") is True:
         return ""
@@ -124,7 +123,6 @@ class _Reading:
         self._tally = tally
         self._last = ""
         self._model = ""
-        self._compactions = 0
 
     def entry(self, entry: Mapping[str, Any]) -> Iterator[HistoryEvent]:
         time = parse_time(entry.get("timestamp")) or None
@@ -192,17 +190,11 @@ class _Reading:
             yield from self._turns.outside(SessionChanged(title=title), time)
         if entry.get("subtype") != "chat_compression":
             return  # snapshots and telemetry
-        self._compactions += 1
-        name = CompactionId(f"cmp_{self._compactions}")
-        for event in (
-            CompactionChanged(compaction=name, status="in_progress"),
-            CompactionChanged(compaction=name, status="completed"),
-        ):
-            yield from self._turns.outside(event, time)
+        yield from self._turns.compact(None, time)
 
 
 def _content(entry: Mapping[str, Any]) -> Iterator[ContentBlock]:
-    if words := _said(entry):
+    if words := _prompt_text(entry):
         yield text(words)
     for part in _parts(entry):
         data = as_map(part.get("inlineData"))

@@ -28,7 +28,7 @@ class HistoryEvent:
 
     event: Event
     time: int | None = None
-    """Microseconds since the epoch; None where it is not told."""
+    """Microseconds since the epoch; None where unknown."""
     turn: TurnId | None = None
     """The same each time that the session is read."""
     parent: ToolCallId | None = None
@@ -48,7 +48,7 @@ class HistoryReader(Protocol):
         """Sessions that worked in a directory, or all with None; those used last come first.
 
         Reads the heads and tails of files within the budget; what is no longer affordable is left
-        out of a session's facts, and sessions whose directory cannot be told are left out unless
+        out of a session's facts, and sessions without a known directory are left out unless
         all are asked for. Damaged files are left out.
 
         Raises:
@@ -68,7 +68,7 @@ class HistoryReader(Protocol):
         ...
 
     def has_words(self, past: HistorySession, words: tuple[str, ...], budget: ReadBudget) -> bool:
-        """Whether all of these may occur; cheap, and True where it cannot be told cheaply.
+        """Whether all of these may occur; cheap, and True where a cheap check cannot decide.
 
         ``words`` are casefolded.
         """
@@ -79,11 +79,11 @@ class EntryReader(Protocol):
     """Turns the entries of one session into events."""
 
     def entry(self, entry: Mapping[str, Any], /) -> Iterator[HistoryEvent]:
-        """What an entry tells."""
+        """The events of an entry."""
         ...
 
     def finish(self) -> Iterator[HistoryEvent]:
-        """What is left to tell at the end."""
+        """The events that are left at the end."""
         ...
 
 

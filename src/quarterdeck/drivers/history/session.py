@@ -39,7 +39,7 @@ class HistorySession(Struct, frozen=True, kw_only=True):
     path: str
     """The file that has it."""
     cwd: str | None = None
-    """Where it worked; None where it is not told."""
+    """Where it worked; None where unknown."""
     title: str | None = None
     """The title that it was given, else the beginning of the first prompt."""
     started: int = 0

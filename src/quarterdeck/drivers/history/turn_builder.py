@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from quarterdeck.wire.content import ContentBlock, ImageContent, text
 from quarterdeck.wire.events import (
+    CompactionChanged,
     Event,
     Prompted,
     ToolCallEnded,
@@ -18,7 +19,7 @@ from quarterdeck.wire.events import (
     TurnEnded,
     TurnStarted,
 )
-from quarterdeck.wire.ids import MessageId, SessionId, ToolCallId, TurnId
+from quarterdeck.wire.ids import CompactionId, MessageId, SessionId, ToolCallId, TurnId
 from quarterdeck.wire.tool_calls import Diff, ToolCallContent, ToolCallEnd, ToolCallLocation
 from quarterdeck.wire.usage import Cost, TokenUsage
 
@@ -73,7 +74,7 @@ def call_ended(
 
 
 def content_of(parts: Any) -> Iterator[ContentBlock]:
-    """What a person said, of ``{"type": "text"|"image", …}``, or of a text alone."""
+    """A person's message, from ``{"type": "text"|"image", …}`` parts or from plain text."""
     if isinstance(parts, str):
         parts = [{"text": parts}]
     for part in map(as_map, as_list(parts)):
@@ -119,6 +120,7 @@ class TurnBuilder:
         self._id = id_
         self._number = 0
         self._messages = 0
+        self._compactions = 0
         self._turn: TurnId | None = None
         self._last: TurnId | None = None
         self._named: Counter[str] = Counter()
@@ -166,6 +168,15 @@ class TurnBuilder:
     def outside(self, event: Event, time: int | None) -> Iterator[HistoryEvent]:
         """Something that belongs to no turn, such as a title."""
         yield HistoryEvent(event=event, time=time or self._time, turn=self._turn)
+
+    def compact(self, summary: str | None, time: int | None) -> Iterator[HistoryEvent]:
+        """The agent replaced its window by a summary, which may be unknown."""
+        self._compactions += 1
+        name = CompactionId(f"cmp_{self._compactions}")
+        begun = CompactionChanged(compaction=name, status="in_progress")
+        done = CompactionChanged(compaction=name, status="completed", summary=summary)
+        for event in (begun, done):
+            yield from self.outside(event, time)
 
     def spend(self, usage: TokenUsage, cost: float = 0.0) -> None:
         """Count what a model call of the turn took, once."""

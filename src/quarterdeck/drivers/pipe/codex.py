@@ -61,9 +61,9 @@ class CodexExecReader:
         self._is_complete = False
         self._failed: str | None = None
         self._error = ""
-        """Told and not yet known to be the turn's failure."""
+        """Reported and not yet known to be the turn's failure."""
         self._limited = False
-        self._said: dict[str, tuple[str, str]] = {}
+        self._messages: dict[str, tuple[str, str]] = {}
         """The message and the text so far of each item that is growing."""
         self._open: set[ToolCallId] = set()
 
@@ -117,7 +117,7 @@ class CodexExecReader:
         yield from self._limit(self._failed)
 
     def _trouble(self, text: str) -> Iterator[Event]:
-        """An error: a retry, or the failure that ends the turn and is told again."""
+        """An error: a retry, or the failure that ends the turn and is reported again."""
         yield from self._flush()
         retry = _RETRY.match(text)
         if retry is None:
@@ -128,7 +128,7 @@ class CodexExecReader:
         yield RetryScheduled(attempt=int(retry[1]) + 1, delay=0.0, reason=reason)
 
     def _flush(self) -> Iterator[Event]:
-        """Tell of an error after which the turn went on."""
+        """Report an error after which the turn went on."""
         if self._error:
             yield NoticePosted(title=self._error, severity="error")
             self._error = ""
@@ -174,12 +174,12 @@ class CodexExecReader:
     def _grow(
         self, id_: str, item: Mapping[str, Any], say: Callable[[str, str], Event]
     ) -> Iterator[Event]:
-        """Tell what of an item's text is new; one that was rewritten is told whole."""
+        """Emit what is new in an item's text; one that was rewritten is emitted whole."""
         now = as_text(item.get("text"))
-        name, before = self._said.get(id_, ("", ""))
+        name, before = self._messages.get(id_, ("", ""))
         if not name or not now.startswith(before):
             name, before = new_message_id(), ""
-        self._said[id_] = name, now
+        self._messages[id_] = name, now
         if len(now) > len(before):
             yield say(now[len(before) :], name)
 
@@ -303,7 +303,7 @@ def _extra(launch: Launch, opening: DriverSessionOptions) -> ExtraArguments:
 def _server(server: AgentMcpServer, environment: dict[str, str]) -> str:
     """An MCP server as an inline table of TOML.
 
-    Everybody can read a command line, so what may be secret goes into ``environment``.
+    A command line is public, so what may be secret goes into ``environment``.
     """
     if server.url:
         names = {

@@ -35,7 +35,7 @@ class CursorReader:
     """Reads one turn of ``cursor-agent``.
 
     With ``--stream-partial-output`` the text comes in pieces and once more as a whole; what was
-    told in pieces is not told again.
+    emitted in pieces is not emitted again.
     """
 
     def __init__(self, asked: TurnContext) -> None:
@@ -54,7 +54,7 @@ class CursorReader:
             case "user":  # our own prompt
                 pass
             case "assistant":
-                yield from self._said(value)
+                yield from self._read_message(value)
             case "thinking":
                 if text := as_text(value.get("text")):
                     yield thought(text)
@@ -78,7 +78,7 @@ class CursorReader:
         text = as_text(result.get("result"))
         return TurnOutcome(stop="failed", reason=failure_text(left, text), usage=usage)
 
-    def _said(self, value: Mapping[str, Any]) -> Iterator[Event]:
+    def _read_message(self, value: Mapping[str, Any]) -> Iterator[Event]:
         blocks = map(as_map, as_list(as_map(value.get("message")).get("content")))
         text = "".join(as_text(block.get("text")) for block in blocks)
         if not self._message:

@@ -1,17 +1,17 @@
 """What a command-line agent that runs once for each turn says, and how it is asked.
 
 The words of its command line are data (``Launch``); a ``PipeDialect`` is the rest: how its lines
-are read, and what cannot be said by words alone. A ``TurnReader`` is pure: values in, events out.
+are read, and what options alone cannot express. A ``TurnReader`` is pure: values in, events out.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from quarterdeck.wire.events import Event
 from quarterdeck.wire.usage import TokenUsage
 
-from ..agent_process import Launch
+from ..agent_process import AgentProcess, Launch
 from ..driver import DriverSessionOptions
 from ..link import AgentExit, TurnOutcome
 
@@ -30,7 +30,7 @@ _STDERR_LINES = 12
 class TurnReader(Protocol):
     """Reads the lines of one turn. Nothing that a program prints makes it raise.
 
-    It tells what it learns about the session as events too: ``SessionChanged`` with the agent's
+    It emits what it learns about the session as events too: ``SessionChanged`` with the agent's
     id of it, ``UsageReported`` with a running total.
     """
 
@@ -50,7 +50,7 @@ class TurnContext:
     session: str | None = None
     """The agent's id of the session that goes on; None for a new one."""
     total: TokenUsage | None = None
-    """The session's tokens before this turn, as far as the agent told them; None: unknown."""
+    """The session's tokens before this turn, as far as the agent reported them; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +81,16 @@ class PipeDialect:
     """Leaves in good order when interrupted from the keyboard."""
     stderr_events: Callable[[str, int], Iterable[tuple[int, Event]]] | None = None
     """Reads the events in standard error from a position on, each with the position after it."""
+    rewind: Callable[[AgentProcess, int, Sequence[str]], Awaitable[str]] | None = None
+    """Has a process, started with the words for ``rewind``, make a copy of the session without its
+    last turns; gives the id of the copy. The prompts of these turns are given as far as they are
+    known. Raises ``RpcError`` if it refuses, ``LinkError`` if it leaves."""
 
 
-def failure_text(left: AgentExit, told: str = "") -> str:
+def failure_text(left: AgentExit, details: str = "") -> str:
     """Why a turn failed: the agent's own words, else how it left and what it said last."""
-    if told:
-        return told
+    if details:
+        return details
     last = "\n".join(left.stderr.splitlines()[-_STDERR_LINES:])
     return f"it exited with {left_text(left)}" + (f": {last}" if last else "")
 

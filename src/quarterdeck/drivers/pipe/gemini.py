@@ -53,7 +53,7 @@ class GeminiReader:
                 session, model = as_text(value.get("session_id")), as_text(value.get("model"))
                 yield SessionChanged(agent_session=session, model=model)
             case "message":
-                yield from self._said(value)
+                yield from self._read_message(value)
             case "tool_use":
                 self._message = ""
                 yield _started(value)
@@ -64,7 +64,7 @@ class GeminiReader:
                 yield from self._trouble(value)
             case "result":
                 self._result = value
-                limited = rate_limit(self._told())
+                limited = rate_limit(self._error_text())
                 if limited is not None and value.get("status") == "error":
                     yield limited
             case _:
@@ -75,16 +75,16 @@ class GeminiReader:
         usage = _usage(as_map((self._result or {}).get("stats")))
         if self._result is not None and self._result.get("status") == "success":
             return TurnOutcome(stop="end_turn", usage=usage)
-        reason = failure_text(left, self._told())
+        reason = failure_text(left, self._error_text())
         stop = "max_turn_requests" if left.exit_code == _TOO_MANY_TURNS else "failed"
         return TurnOutcome(stop=stop, reason=reason, usage=usage)
 
-    def _told(self) -> str:
+    def _error_text(self) -> str:
         """The text of the failure: in the result, or before it."""
         error = as_map((self._result or {}).get("error"))
         return as_text(error.get("message")) or self._error
 
-    def _said(self, value: Mapping[str, Any]) -> Iterator[Event]:
+    def _read_message(self, value: Mapping[str, Any]) -> Iterator[Event]:
         content = value.get("content")
         if value.get("role") == "user":  # our own prompt
             return
@@ -145,7 +145,7 @@ def _usage(stats: Mapping[str, Any]) -> TokenUsage | None:
 
 
 def _retries(stderr: str, position: int) -> Iterator[tuple[int, Event]]:
-    """The retries that are told on standard error, from a position on.
+    """The retries that are reported on standard error, from a position on.
 
     Only the end of standard error is kept, so a position is the number of the last attempt.
     """

@@ -82,7 +82,7 @@ class EventRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     where: dict[str, Any] = {}
     """With ``each``: as ``when``, for an element."""
     text: str = ""
-    """What is said, thought or told."""
+    """The text of a message, a thought or an error."""
     id: str = ""
     """Of a message, a tool call, the session."""
     name: str = ""
@@ -211,7 +211,7 @@ class _Compiled:
         path = self.paths.get(field)
         return find(value, path) if path else None
 
-    def said(self, value: object, field: str) -> str:
+    def text_at(self, value: object, field: str) -> str:
         return _text(self.at(value, field))
 
     def subjects(self, line: Mapping[str, Any]) -> Iterator[Any]:
@@ -249,7 +249,7 @@ class GenericReader:
             yield UnknownEvent(origin=self._agent, raw=dict(value))
 
     def outcome(self, left: AgentExit) -> TurnOutcome:
-        """How the turn went: a told error, a bad exit or a missing result is a failure."""
+        """How the turn went: a reported error, a bad exit or a missing result is a failure."""
         cost = Cost(amount=self._cost, currency="USD") if self._cost else None
         is_missing = self._table.result_is_due and not self._has_result
         if self._error is None and left.exit_code == 0 and not is_missing:
@@ -264,7 +264,7 @@ class GenericReader:
         elif means == "result":
             return self._finish(rule, value)
         elif means == "error":
-            return self._fail(rule.said(value, "text"))
+            return self._fail(rule.text_at(value, "text"))
         elif means in _EVENTS:
             return _EVENTS[means](rule, value)
         return ()
@@ -291,7 +291,7 @@ class GenericReader:
         self._has_result = True
         if not rule.at(value, "failed"):
             return ()
-        return self._fail(rule.said(value, "text"))
+        return self._fail(rule.text_at(value, "text"))
 
     def _fail(self, text: str) -> Iterable[Event]:
         self._error = text or self._error or ""
@@ -303,20 +303,20 @@ class GenericReader:
 
 
 def _message(rule: _Compiled, value: Any) -> Iterator[Event]:
-    if words := rule.said(value, "text"):
-        yield message(words, rule.said(value, "id"))
+    if words := rule.text_at(value, "text"):
+        yield message(words, rule.text_at(value, "id"))
 
 
 def _thought(rule: _Compiled, value: Any) -> Iterator[Event]:
-    if words := rule.said(value, "text"):
-        yield thought(words, rule.said(value, "id"))
+    if words := rule.text_at(value, "text"):
+        yield thought(words, rule.text_at(value, "id"))
 
 
 def _tool(rule: _Compiled, value: Any) -> Iterator[Event]:
-    name = rule.said(value, "name") or "tool"
+    name = rule.text_at(value, "name") or "tool"
     yield ToolCallStarted(
-        call=ToolCallId(rule.said(value, "id") or name),
-        title=rule.said(value, "title") or name,
+        call=ToolCallId(rule.text_at(value, "id") or name),
+        title=rule.text_at(value, "title") or name,
         name=name,
         kind=tool_kind(name),
         status="in_progress",
@@ -325,24 +325,24 @@ def _tool(rule: _Compiled, value: Any) -> Iterator[Event]:
 
 
 def _tool_update(rule: _Compiled, value: Any) -> Iterator[Event]:
-    call = ToolCallId(rule.said(value, "id") or rule.said(value, "name") or "tool")
-    output = output_content(rule.said(value, "output"))
+    call = ToolCallId(rule.text_at(value, "id") or rule.text_at(value, "name") or "tool")
+    output = output_content(rule.text_at(value, "output"))
     yield ToolCallUpdated(call=call, status="in_progress", content=output)
 
 
 def _tool_end(rule: _Compiled, value: Any) -> Iterator[Event]:
     failed = bool(rule.at(value, "failed"))
     yield ToolCallEnded(
-        call=ToolCallId(rule.said(value, "id") or rule.said(value, "name") or "tool"),
+        call=ToolCallId(rule.text_at(value, "id") or rule.text_at(value, "name") or "tool"),
         status="failed" if failed else "completed",
-        reason=(rule.said(value, "text") or None) if failed else None,
-        content=output_content(rule.said(value, "output")),
+        reason=(rule.text_at(value, "text") or None) if failed else None,
+        content=output_content(rule.text_at(value, "output")),
         raw_output=rule.at(value, "output"),
     )
 
 
 def _session(rule: _Compiled, value: Any) -> Iterator[Event]:
-    id_, model = rule.said(value, "id"), rule.said(value, "model")
+    id_, model = rule.text_at(value, "id"), rule.text_at(value, "model")
     if id_ or model:
         yield SessionChanged(agent_session=id_ or UNSET, model=model or UNSET)
 
@@ -351,9 +351,9 @@ def _plan(rule: _Compiled, value: Any) -> Iterator[Event]:
     """A whole plan: ``input`` is the list, ``text`` and ``status`` are of an entry."""
     entries = tuple(
         PlanEntry(
-            content=rule.said(entry, "text") or as_text(entry),
+            content=rule.text_at(entry, "text") or as_text(entry),
             priority="medium",
-            status=_PLAN.get(rule.said(entry, "status"), "pending"),
+            status=_PLAN.get(rule.text_at(entry, "status"), "pending"),
         )
         for entry in as_list(rule.at(value, "input"))
     )
@@ -363,17 +363,17 @@ def _plan(rule: _Compiled, value: Any) -> Iterator[Event]:
 def _retry(rule: _Compiled, value: Any) -> Iterator[Event]:
     delay = _seconds(rule.at(value, "delay")) or _seconds(rule.at(value, "delay_ms")) / 1000
     attempt = max(as_number(rule.at(value, "attempt")), 1)
-    yield RetryScheduled(attempt=attempt, delay=delay, reason=rule.said(value, "text"))
+    yield RetryScheduled(attempt=attempt, delay=delay, reason=rule.text_at(value, "text"))
 
 
 def _rate_limit(rule: _Compiled, value: Any) -> Iterator[Event]:
     yield RateLimited(
-        reason=rule.said(value, "text"), retry_after=_seconds(rule.at(value, "delay")) or None
+        reason=rule.text_at(value, "text"), retry_after=_seconds(rule.at(value, "delay")) or None
     )
 
 
 def _notice(rule: _Compiled, value: Any) -> Iterator[Event]:
-    if words := rule.said(value, "text"):
+    if words := rule.text_at(value, "text"):
         yield NoticePosted(title=words)
 
 

@@ -20,7 +20,7 @@ from quarterdeck.system.errors import CommandNotFoundError, SpawnError
 from quarterdeck.system.local import LocalSystem
 from quarterdeck.system.process_guard import shared_guard
 from quarterdeck.wire.content import ContentBlock, EmbeddedResource, ResourceLink, TextContent
-from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError, LinkError
+from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError, LinkError, RpcError
 from quarterdeck.wire.events import Event, NoticePosted, SessionChanged, UnknownEvent, UsageReported
 from quarterdeck.wire.tasks import run_beside
 from quarterdeck.wire.usage import TokenUsage
@@ -52,7 +52,7 @@ _LINGER = 3.0
 """Seconds that a process may live on after it closed its output."""
 _CANCEL = EndingDeadlines(ask=0.0, terminate=1.5, kill=5.0)
 _STDERR_PAUSE = 0.5
-"""Seconds between looks at standard error, where it tells of retries."""
+"""Seconds between looks at standard error, where it reports retries."""
 
 
 class OneshotLink:
@@ -73,8 +73,9 @@ class OneshotLink:
         self._fork = False
         self._is_kept = False
         """The agent is known to keep the session."""
-        self._told = 0
+        self._reported = 0
         """Events of this turn."""
+        self._prompts: list[str] = []
         self._total: TokenUsage | None = TokenUsage()
         self._model: str | None = None
         self._child: AgentProcess | None = None
@@ -85,6 +86,7 @@ class OneshotLink:
             streams=dialect.streams,
             resumes="resume" in launch.words,
             forks="fork" in launch.words,
+            rewinds=dialect.rewind is not None and "rewind" in launch.words,
             process="turn",
         )
 
@@ -117,7 +119,7 @@ class OneshotLink:
         if opening.options.resume is not None:
             self._is_kept, self._total = True, None
         elif "session" in self._launch.words:
-            # Known from the beginning: a turn that is interrupted early tells none.
+            # Known from the beginning: a turn that is interrupted early reports none.
             self._session = str(uuid4())
         self._extra = self._dialect.extra(self._launch, opening)
         self._fixed = self._options(opening)
@@ -130,13 +132,14 @@ class OneshotLink:
         return StartedAgent(agent_session=agent_session, model=opening.options.model)
 
     async def prompt(self, content: tuple[ContentBlock, ...]) -> TurnOutcome:
-        """Run the program with this prompt; returns when it is gone and all it said was told.
+        """Run the program with this prompt; returns when it has left and its events were emitted.
 
         Raises:
             UnsupportedError: the agent takes prompts as words only, and this cannot be one.
             OpenFailedError: the program could not be started.
         """
         prompt = plain_text(content)
+        self._prompts.append(prompt)
         try:
             outcome = await self._run(prompt)
             if outcome.stop == "failed" and self._was_forgotten():
@@ -165,6 +168,29 @@ class OneshotLink:
                 async with asyncio.timeout(_SIGINT_LIMIT):
                     await child.left()
         await child.end(_CANCEL)
+
+    async def rewind(self, turns: int) -> None:
+        """Go on in a copy of the session without its last turns; the session itself stays.
+
+        Raises:
+            UnsupportedError: it does not have so many, or it refused.
+            LinkClosedError: the session is closed.
+        """
+        assert self._dialect.rewind is not None
+        what = f"go back {turns} turns in its conversation"
+        asking = render_option(self._launch, _TRANSPORT, "rewind", True)
+        child = await self._start((*self._fixed, *self._resume_words(), *asking))
+        try:
+            async with asyncio.timeout(self._host.opening.start_limit):
+                copy = await self._dialect.rewind(child, turns, self._prompts[-turns:])
+        except (RpcError, LinkError, TimeoutError) as error:
+            why = error.message if isinstance(error, RpcError) else child.stderr() or str(error)
+            raise UnsupportedError(self._launch.agent, _TRANSPORT, what, why) from error
+        finally:
+            await child.end(_CANCEL)
+        del self._prompts[-turns:]
+        self._session = copy
+        await self._host.emit(SessionChanged(agent_session=copy))
 
     async def end(self) -> AgentExit | None:
         """End what runs, if anything does."""
@@ -224,7 +250,7 @@ class OneshotLink:
 
     async def _run(self, prompt: str) -> TurnOutcome:
         """Run the program once."""
-        self._told = 0
+        self._reported = 0
         words, data = self._words(prompt)
         reader = self._dialect.reader(TurnContext(session=self._session, total=self._total))
         child = self._child = await self._start(words)
@@ -243,12 +269,12 @@ class OneshotLink:
     def _was_forgotten(self) -> bool:
         """Whether the agent refused to go on with a session of which no turn ever went well.
 
-        Agents tell the id of a session before they keep it, and some keep none whose first turn
+        Agents report the id of a session before they keep it, and some keep none whose first turn
         failed; without this no later prompt could go well.
         """
         if "session" in self._launch.words:
             return False  # a session that we named is made where there is none
-        return self._session is not None and not self._is_kept and self._told == 0
+        return self._session is not None and not self._is_kept and self._reported == 0
 
     async def _begin_anew(self, outcome: TurnOutcome) -> None:
         title = "The agent stored nothing of the conversation so far; it starts a new session."
@@ -268,7 +294,7 @@ class OneshotLink:
     async def _hear(
         self, child: AgentProcess, reader: TurnReader, data: bytes
     ) -> LinkBrokenError | None:
-        """Tell everything that the process prints; says why if it cannot be read to its end."""
+        """Emit everything that the process prints; returns why if it cannot be read to its end."""
         async with (
             run_beside(_feed(child, data), name="turn: input"),
             run_beside(self._watch_stderr(child), name="turn: stderr"),
@@ -299,12 +325,12 @@ class OneshotLink:
                 await self._emit(event)
 
     async def _emit(self, event: Event) -> None:
-        self._told += 1
+        self._reported += 1
         async with self._telling:
             await self._host.emit(event)
 
     def _news(self, event: SessionChanged) -> SessionChanged | None:
-        """What of this is new: agents tell their session's id with every turn."""
+        """What of this is new: agents report their session's id with every turn."""
         session = event.agent_session if isinstance(event.agent_session, str) else None
         model = event.model if isinstance(event.model, str) else None
         fresh: dict[str, Any] = {}
@@ -317,7 +343,7 @@ class OneshotLink:
         return SessionChanged(**fresh) if fresh else None
 
     async def _watch_stderr(self, child: AgentProcess) -> None:
-        """Tell of retries that an agent mentions on standard error only."""
+        """Report retries that an agent mentions on standard error only."""
         read = self._dialect.stderr_events
         if read is None:
             return

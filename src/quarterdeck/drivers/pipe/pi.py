@@ -1,8 +1,13 @@
-"""What ``pi --mode json`` prints: every event of its session, and ``agent_settled`` at the end."""
+"""What ``pi --mode json`` prints: every event of its session, and ``agent_settled`` at the end.
 
-from collections.abc import Iterable, Iterator, Mapping
+With ``--mode rpc`` it takes commands instead, by which its conversation goes back.
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from quarterdeck.wire.errors import LinkEndedError, RpcError
 from quarterdeck.wire.events import (
     CompactionChanged,
     CompactionStatus,
@@ -19,7 +24,9 @@ from quarterdeck.wire.ids import CompactionId, ToolCallId, new_compaction_id, ne
 from quarterdeck.wire.tool_calls import ToolCallLocation
 from quarterdeck.wire.usage import Cost, TokenUsage
 
+from ..agent_process import AgentProcess
 from ..foreign_json import (
+    JsonLine,
     as_list,
     as_map,
     as_number,
@@ -27,13 +34,15 @@ from ..foreign_json import (
     message,
     output_content,
     rate_limit,
+    read_lines,
+    read_pi_usage,
     thought,
     tool_kind,
 )
 from ..link import AgentExit, TurnOutcome
 from .dialect import PipeDialect, TurnContext, failure_text
 
-__all__ = ["PI", "PiReader"]
+__all__ = ["PI", "PiReader", "rewind_pi"]
 
 _QUIET = frozenset(
     (
@@ -41,7 +50,7 @@ _QUIET = frozenset(
         *("queue_update", "entry_appended", "auto_retry_end"),
     )
 )
-"""Lines that say nothing which is not said elsewhere."""
+"""Lines that only repeat what other lines report."""
 _STOPS: dict[str, TurnEnd] = {"length": "max_tokens", "aborted": "cancelled"}
 
 
@@ -68,7 +77,7 @@ class PiReader:
             case "message_update":
                 yield from self._grow(as_map(value.get("assistantMessageEvent")))
             case "message_end":
-                yield from self._said(as_map(value.get("message")))
+                yield from self._read_message(as_map(value.get("message")))
             case str() as kind if kind.startswith("tool_execution_"):
                 yield _call(kind, value)
             case "auto_retry_start":
@@ -101,12 +110,12 @@ class PiReader:
         elif change.get("type") == "thinking_delta":
             yield thought(delta, self._message)
 
-    def _said(self, data: Mapping[str, Any]) -> Iterator[Event]:
+    def _read_message(self, data: Mapping[str, Any]) -> Iterator[Event]:
         """A message is complete; its text came in pieces before."""
         if data.get("role") != "assistant":
             return
         usage = as_map(data.get("usage"))
-        self._usage = self._usage + _usage(usage)
+        self._usage = self._usage + read_pi_usage(usage)
         total = as_map(usage.get("cost")).get("total")
         self._cost += total if isinstance(total, int | float) else 0.0
         self._stop = as_text(data.get("stopReason"))
@@ -173,15 +182,42 @@ def _output(result: object) -> str:
     return "\n".join(text for block in blocks if (text := as_text(block.get("text"))))
 
 
-def _usage(data: Mapping[str, Any]) -> TokenUsage:
-    cached, written = as_number(data.get("cacheRead")), as_number(data.get("cacheWrite"))
-    return TokenUsage(
-        input=as_number(data.get("input")) + cached + written,
-        output=as_number(data.get("output")),
-        cached=cached,
-        cache_written=written,
-        thought=as_number(data.get("reasoning")),
-    )
+async def rewind_pi(child: AgentProcess, turns: int, prompts: Sequence[str]) -> str:
+    """Copy the session up to its last turns; see ``PipeDialect.rewind``.
+
+    A turn that was interrupted early may have left nothing in the session: what is to be taken out
+    must be what was asked.
+    """
+    lines = read_lines(child.process)
+    listed = await _command(child, lines, "get_fork_messages")
+    messages = [as_map(one) for one in as_list(listed.get("messages"))]
+    if len(messages) < turns:
+        raise RpcError(0, f"Its session has {len(messages)} turns.")
+    texts = [as_text(one.get("text")).strip() for one in messages[-turns:]]
+    if prompts and texts[-len(prompts) :] != [one.strip() for one in prompts]:
+        raise RpcError(0, "Its session has other prompts than those that were sent.")
+    entry = as_text(messages[-turns].get("entryId"))
+    if (await _command(child, lines, "fork", entryId=entry)).get("cancelled") is True:
+        raise RpcError(0, "An extension of it did not allow that.")
+    session = as_text((await _command(child, lines, "get_state")).get("sessionId"))
+    if not session:
+        raise RpcError(0, "It did not name the copy of its session.")
+    return session
 
 
-PI = PipeDialect(name="pi", reader=PiReader, streams=True)
+async def _command(
+    child: AgentProcess, lines: "AsyncIterator[JsonLine]", name: str, **fields: str
+) -> Mapping[str, Any]:
+    """Raises RpcError, LinkError."""
+    await child.process.send(json.dumps({"id": name, "type": name, **fields}).encode() + b"\n")
+    async for line in lines:
+        value = line.value or {}
+        if value.get("type") != "response" or value.get("id") != name:
+            continue
+        if value.get("success") is not True:
+            raise RpcError(0, as_text(value.get("error")) or f"It refused {name!r}.")
+        return as_map(value.get("data"))
+    raise LinkEndedError("it left")
+
+
+PI = PipeDialect(name="pi", reader=PiReader, streams=True, rewind=rewind_pi)

@@ -36,7 +36,7 @@ _DRAWN_CALM = 0.15
 """Seconds without a change after which a dialog counts as drawn: half a command is another one."""
 _ATTEMPTS = 3
 _GONE = 0.4
-"""Seconds that a screen must show something else before somebody counts as having answered."""
+"""Seconds that a screen must show something else before someone counts as having answered."""
 _KEY_PAUSE = 0.12
 """Seconds between two keys: programs take what comes at once for a paste."""
 _LONGEST_TITLE = 300
@@ -126,7 +126,7 @@ class PtyRequestHandler:
     async def _verdict(
         self, request: TerminalRequest, call: ToolCallId
     ) -> PermissionVerdict | None:
-        """What was decided; None when somebody has answered it on the screen before."""
+        """What was decided; None when someone has answered it on the screen before."""
         permitting = self._host.permit(_question(request, call))
         deciding = start_task(permitting, name="pty: decision")
         leaving = start_task(self._left(request), name="pty: dialog")
@@ -141,7 +141,7 @@ class PtyRequestHandler:
             await _ended(deciding)
 
     async def _left(self, request: TerminalRequest) -> None:
-        """Wait until a dialog has left the screen; a screen that nobody can read is no sign."""
+        """Wait until a dialog has left the screen; a screen that no one can read is no sign."""
         since: float | None = None
         while since is None or time.monotonic() - since < _GONE:
             reading = self._watch.now
@@ -154,13 +154,13 @@ class PtyRequestHandler:
     async def _confirmed(self, request: TerminalRequest, choice: RequestChoice | None) -> bool:
         """Press what answers a request until the screen shows that it was taken.
 
-        Dialogs do not take keys that come as they appear, so that nobody answers by accident.
+        Dialogs do not take keys that come as they appear, so that no one answers by accident.
         """
         for _ in range(_ATTEMPTS):
             await self._watch.settled(_REQUEST_CALM, within=_CONFIRM_LIMIT)
             await self._watch.until(lambda one: one.state != "unknown", within=_CONFIRM_LIMIT)
             if self._watch.now.request != request:
-                # Somebody else has answered it, or the turn was stopped; or nobody can tell.
+                # Someone else has answered it, or the turn was stopped; or no one can tell.
                 return self._watch.now.state != "unknown"
             above = self._above()
             await self._press(request, choice)
@@ -200,7 +200,7 @@ class PtyRequestHandler:
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:
-    """Cancel it and wait for its end; what went wrong in it has been told, or nobody waits."""
+    """Cancel it and wait for its end; what went wrong in it has been reported, or no one waits."""
     task.cancel()
     await asyncio.wait([task])
     if not task.cancelled() and (error := task.exception()) is not None:
@@ -254,8 +254,15 @@ def _chosen(request: TerminalRequest, verdict: PermissionVerdict) -> RequestChoi
 _PASTED = 0.08
 """Seconds that the screen must not change before a paste counts as taken."""
 _PASTE_LIMIT = 20.0
+_SHOWN_LIMIT = 10.0
+"""Seconds within which a paste is to be seen; a screen that shows none is used all the same."""
 _TAKEN_LIMIT = 3.0
 """Seconds after which a prompt that was not taken is sent once more."""
+_REFUSED_LIMIT = 30.0
+"""Seconds after that until the turn fails: what an agent takes later it does unwatched."""
+_LAGS = 20
+"""How much longer than for showing a paste an agent may need for beginning with a prompt."""
+_LONGEST_LAG = 60.0
 _MUCH = 1 << 17
 """Bytes that an agent writes only when it does something; the prompt may have left by then."""
 _TELL_PAUSE = 0.05
@@ -263,7 +270,7 @@ _CALM_LINE = 0.25
 """Seconds without a change after which a line counts as written."""
 _DIALOG_CALM = 1.0
 """Seconds that a dialog which is no request must be there before it is dealt with."""
-_SLOW = 4.0
+_SLOW = 12.0
 """Seconds without a change after which a turn is over that the agent has not been seen to begin."""
 _DIALOGS = ("trust", "update", "login", "notice")
 
@@ -272,7 +279,7 @@ class PtyConversation:
     """Turns, one after another.
 
     Args:
-        pass_dialog: answers a dialog that is no request for leave as policy says, or raises.
+        pass_dialog: answers a dialog that is no request for permission as policy says, or raises.
     """
 
     def __init__(
@@ -291,12 +298,14 @@ class PtyConversation:
         self._interrupted = False
         self._is_running = False
         self._is_sent = False
+        self._lag = 0.0
+        """Seconds that the agent may need, as slow as it is now, to begin with a prompt."""
         self._color: Color = None
         self._telling = asyncio.Lock()
         self._questions = PtyRequestHandler(host, knowledge.asking, watch, self._tell)
 
     async def turn(self, prompt: str) -> TurnOutcome:
-        """Run a turn to its end, once what somebody does there by hand has come to its own.
+        """Run a turn to its end, once what someone does there by hand has come to its own.
 
         Raises:
             LinkError: the agent is gone.
@@ -347,6 +356,8 @@ class PtyConversation:
         try:
             before = self._lines.before(self._text(mark), is_window=mark is None)
             if not await self._send(prompt, mark, before):
+                if self._interrupted:
+                    return TurnOutcome(stop="cancelled")
                 return TurnOutcome(stop="failed", reason="the agent did not accept the prompt")
             return await self._listen(events, mark, before)
         finally:
@@ -359,25 +370,35 @@ class PtyConversation:
         What was pasted is submitted although the turn was interrupted meanwhile, and then stopped:
         else it would stand before the next prompt.
         """
-        terminal = self._watch.terminal
-        await terminal.paste(prompt)
-        await self._watch.settled(_PASTED, within=_PASTE_LIMIT)
-        for _ in range(2):
+        await self._paste(prompt)
+        for limit in (_TAKEN_LIMIT, _REFUSED_LIMIT):
             self._is_sent = True
             await self._press(self._knowledge.submit)
-            if await self._has_begun(mark, before):
+            if await self._has_begun(mark, before, max(limit, self._lag)):
                 return True
         return False
 
-    async def _has_begun(self, mark: RowMark | None, before: TextBeforeTurn) -> bool:
-        deadline = time.monotonic() + _TAKEN_LIMIT
+    async def _paste(self, prompt: str) -> None:
+        """Paste, and see how long it takes until it is shown: so slow is the agent now."""
+        began, changes = time.monotonic(), self._watch.changes
+        await self._watch.terminal.paste(prompt)
+        shown = await self._watch.until(
+            lambda _: self._watch.changes != changes or self._interrupted, within=_SHOWN_LIMIT
+        )
+        taken = time.monotonic() - began
+        self._lag = min(_LAGS * taken, _LONGEST_LAG) if shown is not None else taken
+        await self._watch.settled(_PASTED, within=_PASTE_LIMIT)
+
+    async def _has_begun(self, mark: RowMark | None, before: TextBeforeTurn, within: float) -> bool:
+        """Whether it begins in time; once the turn is interrupted, that is short."""
+        deadline, soon = time.monotonic() + within, time.monotonic() + _TAKEN_LIMIT
         enough = self._watch.terminal.written + _MUCH
-        while time.monotonic() < deadline:
+        while time.monotonic() < (soon if self._interrupted else deadline):
             state = self._watch.now.state
             if state in ("busy", "asking") or self._watch.terminal.written > enough:
                 return True
-            # Of a screen that nobody can read, what is at the prompt may look like what was sent.
-            if state != "unknown" and self._said(mark, before).began:
+            # Of a screen that no one can read, what is at the prompt may look like what was sent.
+            if state != "unknown" and self._turn_text(mark, before).began:
                 return True
             await self._watch.step(0.1)
         return False
@@ -388,15 +409,15 @@ class PtyConversation:
         self, events: TurnEvents, mark: RowMark | None, before: TextBeforeTurn
     ) -> TurnOutcome:
         reported: tuple[int, bool] | None = None
-        has_begun = False
+        has_begun, slow = False, max(_SLOW, self._lag)
         while True:
             reading, calm = self._watch.now, self._watch.calm
             has_begun = has_begun or reading.state in ("busy", "asking")
-            is_over = self._is_over(reading, calm) and (has_begun or calm >= _SLOW)
+            is_over = self._is_over(reading, calm) and (has_begun or calm >= slow)
             seen = self._watch.changes, calm >= _CALM_LINE
             if is_over or (seen != reported and not self._watch.is_drawing):
                 reported = seen
-                turn_text = self._said(mark, before)
+                turn_text = self._turn_text(mark, before)
                 has_begun = has_begun or bool(turn_text.items)
                 await self._tell(events.news(turn_text, is_last=is_over, is_calm=seen[1]))
                 if is_over:
@@ -418,7 +439,7 @@ class PtyConversation:
             return TurnOutcome(stop="failed", reason=turn_text.failure)
         return TurnOutcome(stop="end_turn")
 
-    def _said(self, mark: RowMark | None, before: TextBeforeTurn) -> TurnText:
+    def _turn_text(self, mark: RowMark | None, before: TextBeforeTurn) -> TurnText:
         return self._lines.read(self._text(mark), before)
 
     def _text(self, mark: RowMark | None) -> list[str]:

@@ -25,13 +25,13 @@ from .reader import TerminalRequest
 __all__ = ["OTHER_MARK", "TextBeforeTurn", "TurnEvents", "TurnItem", "TurnText", "TurnTextFinder"]
 
 OTHER_MARK = "│"
-"""Stands for the mark of a prompt where its colour says that it is none."""
+"""Replaces the mark of a prompt where its colour shows that it is none."""
 _Kind: TypeAlias = Literal["text", "thought", "tool", "failed"]
 
 
 @dataclass(slots=True, kw_only=True)
 class TurnItem:
-    """One thing that was said or done."""
+    """A message, a thought or a tool call of a turn."""
 
     kind: _Kind
     lines: list[str]
@@ -71,7 +71,7 @@ class TextBeforeTurn:
 
 
 class TurnTextFinder:
-    """Finds what was said in a turn; patterns are an agent's ``AnswerPatterns``."""
+    """Finds the text of a turn; patterns are an agent's ``AnswerPatterns``."""
 
     def __init__(self, rule: AnswerPatterns, columns: int) -> None:
         self._rule = rule
@@ -219,18 +219,18 @@ def _unfolded(lines: list[str], width: int) -> list[str]:
 
 
 _SETTLED = 0.2
-"""Seconds that something must have been on the screen before it counts as said."""
+"""Seconds that something must have been on the screen before it is emitted."""
 _GAP = "[…]"
-"""Stands for lines that left the screen before they could be read."""
+"""Replaces lines that left the screen before they could be read."""
 
 
 class TurnEvents:
-    """What was told of one turn, and what is new. Nothing that was told is taken back."""
+    """What was reported of one turn, and what is new. Nothing that was reported is taken back."""
 
     def __init__(self, turn: str) -> None:
         self._turn = turn
-        self._told: dict[int, str] = {}
-        """The text of each item that was told."""
+        self._shown_items: dict[int, str] = {}
+        """The text of each item that was reported."""
         self._messages: dict[int, MessageId] = {}
         self._calls: list[ToolCallId] = []
         self._open: ToolCallId | None = None
@@ -240,18 +240,18 @@ class TurnEvents:
         """What was asked about the open call, and allowed."""
         self._ends: dict[ToolCallId, ToolCallEnd] = {}
         self._window: list[str] = []
-        """Lines that were told when the beginning of the turn had left the screen."""
-        self._has_said = False
+        """Lines that were reported when the beginning of the turn had left the screen."""
+        self._has_text = False
         self._appeared: dict[int, tuple[str, float]] = {}
 
-    def news(self, said: TurnText, *, is_last: bool, is_calm: bool) -> list[Event]:
+    def news(self, turn_text: TurnText, *, is_last: bool, is_calm: bool) -> list[Event]:
         """What is new; the line that is being written waits until the screen is calm."""
-        if not said.began:
-            return self._windowed(said, is_last or is_calm)
+        if not turn_text.began:
+            return self._windowed(turn_text, is_last or is_calm)
         events: list[Event] = []
         tools = 0
-        for index, item in enumerate(said.items):
-            is_behind = index < len(said.items) - 1
+        for index, item in enumerate(turn_text.items):
+            is_behind = index < len(turn_text.items) - 1
             if item.kind == "tool":
                 events += self._tool(item, tools, is_over=is_behind or is_last)
                 tools += 1
@@ -261,7 +261,7 @@ class TurnEvents:
 
     def _is_settled(self, index: int, item: TurnItem) -> bool:
         """Whether it has been there for a moment: agents draw a call as text, then as a call."""
-        if index in self._told:
+        if index in self._shown_items:
             return True
         first = item.lines[0].split(" ", 1)[0]
         known, since = self._appeared.get(index, ("", 0.0))
@@ -300,7 +300,7 @@ class TurnEvents:
 
     def _text(self, index: int, item: TurnItem, *, whole: bool) -> list[Event]:
         shown = item.text if whole else _steady(item.text)
-        before = self._told.get(index, "")
+        before = self._shown_items.get(index, "")
         if shown.startswith(before):
             fresh = shown[len(before) :]
         else:
@@ -308,13 +308,13 @@ class TurnEvents:
             fresh = _reshaped(before, shown) if whole else ""
         if not fresh:
             return []
-        self._told[index] = shown
+        self._shown_items[index] = shown
         if item.kind == "thought":
             return [ThoughtChunk(content=text(fresh))]
         if index not in self._messages:
             self._messages[index] = new_message_id()
-            fresh = f"\n{fresh}" if self._has_said else fresh
-        self._has_said = True
+            fresh = f"\n{fresh}" if self._has_text else fresh
+        self._has_text = True
         return [MessageChunk(content=text(fresh), message=self._messages[index])]
 
     def _tool(self, item: TurnItem, number: int, *, is_over: bool) -> list[Event]:
@@ -336,19 +336,19 @@ class TurnEvents:
         return [ToolCallEnded(call=call, status=how)]
 
     def _windowed(self, turn_text: TurnText, whole: bool) -> list[Event]:
-        """The beginning of the turn is out of sight: go on where what was told last is seen."""
+        """The beginning of the turn is out of sight: go on where what was reported last is seen."""
         lines = [line for item in turn_text.items if item.kind == "text" for line in item.lines]
         if not whole:
             lines = lines[:-1]
         known = self._window or [
-            line for entry in self._told.values() for line in entry.split("\n")
+            line for entry in self._shown_items.values() for line in entry.split("\n")
         ]
         fresh = _after(known, lines)
         if not fresh:
             return []
         self._window = [*known, *fresh][-200:]
-        start = "\n" if self._has_said else ""
-        self._has_said = True
+        start = "\n" if self._has_text else ""
+        self._has_text = True
         return [MessageChunk(content=text(start + "\n".join(fresh)))]
 
 
@@ -358,7 +358,7 @@ def _steady(shown: str) -> str:
 
 
 def _reshaped(text: str, shown: str) -> str:
-    """The lines from the first that was told otherwise; what was told stays told."""
+    """The lines from the first that was reported otherwise; what was reported stays reported."""
     before, now = text.split("\n"), shown.split("\n")
     same = 0
     while same < min(len(before), len(now)) and before[same] == now[same]:

@@ -116,7 +116,7 @@ class PtyLink:
 
     @property
     def terminal(self) -> HeadlessTerminal:
-        """Where it runs; for whoever wants to look at it."""
+        """The terminal it runs in, for display."""
         assert self._terminal is not None
         return self._terminal
 
@@ -135,7 +135,7 @@ class PtyLink:
         Raises:
             AgentMissingError: there is no such program.
             LoginNeededError: its screen asks for a login.
-            OpenFailedError: it shows a dialog that nobody has said how to answer, or left.
+            OpenFailedError: it shows a dialog without a configured answer, or left.
             UnsupportedError: an option has no words in the agent's file.
         """
         self._host = host
@@ -161,7 +161,7 @@ class PtyLink:
         )
 
     async def prompt(self, content: tuple[ContentBlock, ...]) -> TurnOutcome:
-        """Paste a prompt, send it, and tell what the screen shows until the agent is ready again.
+        """Paste a prompt, send it, and emit what the screen shows until the agent is ready again.
 
         Raises:
             LinkError: the agent is gone.
@@ -226,7 +226,7 @@ class PtyLink:
             await self._watch.until(lambda one, old=reading: one.shown != old.shown, within=10)
 
     async def _pass(self, reading: TerminalReading) -> None:
-        """Answer a dialog that is no request for leave, if policy says how."""
+        """Answer a dialog that is no permission request, if policy says how."""
         agent = self._launch.agent
         if reading.shown in self._answered:
             raise OpenFailedError(f"{agent} does not accept the answer to its dialog")
@@ -247,7 +247,7 @@ class PtyLink:
         )
 
     async def _watch_leaving(self, terminal: HeadlessTerminal) -> None:
-        """Tell the session when the program has left by itself."""
+        """Report to the session when the program has left by itself."""
         await terminal.wait()
         if not self._is_ended:
             self._host.lost(self._watch.gone())

@@ -57,7 +57,7 @@ class StatePattern(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class RequestPatterns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a request for leave is read and answered.
+    """How a permission request is read and answered.
 
     The pattern of the state ``asking`` has the groups ``title`` and ``options``, and, where they
     are on the screen, ``subject`` (a path, a reason) and ``detail``.
@@ -87,19 +87,19 @@ class RequestPatterns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class AnswerPatterns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to find what the model said among what is on the screen; patterns for one line."""
+    """How to find the model's messages among what is on the screen; patterns for one line."""
 
     echo: str
     """The line that shows a prompt that was sent, or its first line."""
     echo_more: str = ""
-    """A further line of it, where those cannot be told from what is said."""
+    """A further line of it, where those cannot be distinguished from the answer."""
     mark: str = ""
     """The character that begins an echo, if other things begin with it in another colour than the
-    prompt at the end of the screen does: in those ``│`` stands for it."""
+    prompt at the end of the screen does: ``│`` replaces it in those."""
     one_echo: bool = False
     """A turn has one prompt; what looks like another is the model's text."""
     text: str
-    """The first line of something that the model said, with the group ``text``."""
+    """The first line of a message of the model, with the group ``text``."""
     more: str = ""
     """A further line of the same, with the group ``text``."""
     tool: str = ""
@@ -113,8 +113,8 @@ class AnswerPatterns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     skip: str = ""
     """A line that belongs to the agent's own drawing."""
     over: str = ""
-    """The line after which the model has said all. What follows is the agent's own, its tool calls
-    among it."""
+    """The line after which the model's message is complete. What follows is the agent's own, its
+    tool calls among it."""
     again: str = ""
     """The line after that from which on the model speaks again."""
     margin: int = 0

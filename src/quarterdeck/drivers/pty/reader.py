@@ -231,7 +231,7 @@ def _lines(text: str) -> str:
 _PAUSE = 0.03
 """Seconds between two looks: a screen that is being drawn is not read for each piece."""
 _LONGEST_DRAWING = 0.5
-"""Seconds after which a screen is read although its program has not said that it is drawn."""
+"""Seconds after which a screen is read although its program has not marked it as drawn."""
 
 
 class TerminalWatcher:
@@ -243,7 +243,7 @@ class TerminalWatcher:
         self._revision = 0
         self._since = time.monotonic()
         self._sign: tuple[str, bool, int] = "", False, 0
-        """What tells states apart besides rows: title, whether it takes pastes, cursor."""
+        """What distinguishes states besides rows: title, whether it takes pastes, cursor."""
         self._whole_at = 0.0
         self.changes = 0
         """How often the screen was seen to change."""
@@ -263,7 +263,7 @@ class TerminalWatcher:
 
     @property
     def is_drawing(self) -> bool:
-        """It is in the middle of drawing, and has said so, for not too long."""
+        """It is in the middle of drawing, and has marked that, for not too long."""
         if not self.terminal.screen.modes.synchronized:
             self._whole_at = time.monotonic()
             return False
@@ -289,7 +289,7 @@ class TerminalWatcher:
         """Wait for a reading; None if it did not come in time.
 
         Raises:
-            LinkBrokenError, Ended: the program has left.
+            LinkBrokenError, LinkEndedError: the program has left.
         """
         deadline = time.monotonic() + within
         while True:

@@ -95,7 +95,7 @@ def is_project_kept(scratch: Path) -> bool:
 
 
 def keep_project(scratch: Path) -> None:
-    """Note that it shall stay."""
+    """Note that it is to stay."""
     (scratch / _MARK).write_text(_KEPT, "utf-8")
 
 
@@ -115,7 +115,7 @@ def _files() -> dict[str, str]:
 def _commit(project: Path) -> None:
     """Put the project under version control; without git it is just a directory."""
     from quarterdeck.system.errors import GitError
-    from quarterdeck.system.git import GitPlaces, run_git
+    from quarterdeck.system.git.command import GitPlaces, run_git
 
     top = str(project)
     places = GitPlaces(git_dir=f"{top}/.git", work_tree=top, cwd=top)
@@ -157,7 +157,7 @@ async def begin_demo(fleet: "Fleet", places: "Places") -> "AgentInfo":
     """
     await end_demo(fleet, places)
     project = await asyncio.to_thread(make_project)
-    wish = SpawnOptions(
+    request = SpawnOptions(
         options=SessionOptions(cwd=str(project), model=_MODEL, mode="ask"),
         name=_NAME,
         prompt=PROMPT,
@@ -165,7 +165,7 @@ async def begin_demo(fleet: "Fleet", places: "Places") -> "AgentInfo":
     )
     try:
         await asyncio.to_thread(TrustStore(places.trust_file).trust, project)
-        return await _spawn(fleet, wish)
+        return await _spawn(fleet, request)
     except BaseException:
         await asyncio.to_thread(_forget, project.parent, places)
         raise
@@ -208,13 +208,13 @@ async def keep_demo(fleet: "Fleet", places: "Places") -> list[str]:
     return projects
 
 
-async def _spawn(fleet: "Fleet", wish: SpawnOptions) -> "AgentInfo":
+async def _spawn(fleet: "Fleet", request: SpawnOptions) -> "AgentInfo":
     try:
-        return await fleet.spawn(wish)
+        return await fleet.spawn(request)
     except NameTakenError:  # by an agent of the person's own
         from msgspec.structs import replace
 
-        return await fleet.spawn(replace(wish, name=None))
+        return await fleet.spawn(replace(request, name=None))
 
 
 async def _revoke(fleet: "Fleet", agents: "Sequence[AgentInfo]") -> None:

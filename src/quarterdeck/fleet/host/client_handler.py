@@ -153,7 +153,7 @@ class Subscription(Generic[T]):
             self._credit.release()
 
     async def run(self, items: AsyncGenerator[T]) -> None:
-        """Send until cancelled; their end is told to the client, after the last of them."""
+        """Send until cancelled; their end is reported to the client, after the last of them."""
         sending = start_task(self._send(), name=f"subscription {self.id}: send")
         gathering = start_task(self._gather(items), name=f"subscription {self.id}: gather")
         try:
@@ -203,11 +203,11 @@ class Subscription(Generic[T]):
 
     async def _tell_end(self, error: QuarterdeckError) -> None:
         answer = encode_error(error)
-        told = SubscriptionEnded(
+        ended = SubscriptionEnded(
             subscription=self.id, message=answer.message, code=answer.code, data=answer.data
         )
         try:
-            await self._peer.notify(ENDED, told)
+            await self._peer.notify(ENDED, ended)
         except LinkError:
             return
 
@@ -251,11 +251,11 @@ class ClientWorkbenches:
         if found is not None:
             await found[1].aclose()
 
-    async def active(self, told: ScreenActive) -> None:
+    async def active(self, active: ScreenActive) -> None:
         """A person has done something at a screen."""
-        found = self._held.get(told.screen)
+        found = self._held.get(active.screen)
         if found is not None:
-            await found[0].active(told.cwd)
+            await found[0].active(active.cwd)
 
     async def close(self) -> None:
         """Forget all."""
@@ -288,15 +288,15 @@ class SharedHostState(Struct, kw_only=True):
 class ClientHandler:
     """Handles the requests of one client; a ``Handler`` of its peer."""
 
-    def __init__(self, desk: SharedHostState, who: PeerCredentials) -> None:
-        self._desk = desk
+    def __init__(self, state: SharedHostState, who: PeerCredentials) -> None:
+        self._state = state
         self._who = who
         self._name = ""
         self.greeted = asyncio.Event()
         """Set once the client has said hello in our version."""
         self._subscriptions: dict[int, tuple[Subscription[Any], asyncio.Task[None]]] = {}
         self._last_subscription = 0
-        self._screens = ClientWorkbenches(desk.fleet)
+        self._screens = ClientWorkbenches(state.fleet)
 
     async def on_request(self, method: str, params: Raw | None, context: RequestContext) -> Any:
         """See ``Handler``; an error of ours is carried to the client."""
@@ -331,7 +331,7 @@ class ClientHandler:
             return self._hello(_read(Hello, params))
         if name == STOP.name:  # works in every version: how else would one replace an old host
             log.info("%s asks the host to stop", self._shown)
-            return self._desk.stop()
+            return self._state.stop()
         if not self.greeted.is_set():
             raise RpcError(INVALID_REQUEST, f"send {HELLO.name!r} first")
         if (request := find_request(name)) is not None:
@@ -371,16 +371,16 @@ class ClientHandler:
         return Welcome(version=__version__, protocol=PROTOCOL, pid=os.getpid())
 
     async def _call(self, request: FleetRequest, params: Struct) -> Any:
-        call = request.call(self._desk.fleet, params)
+        call = request.call(self._state.fleet, params)
         if request.changes:
-            return await self._desk.work.carry_through(call)
+            return await self._state.work.carry_through(call)
         result = await call
         if isinstance(result, FleetStatus):  # the fleet does not know who is connected
-            return msgspec.structs.replace(result, clients=self._desk.clients)
+            return msgspec.structs.replace(result, clients=self._state.clients)
         return result
 
     async def _page(self, wanted: ReadParams) -> RecordsPage:
-        records = await self._desk.fleet.read(
+        records = await self._state.fleet.read(
             wanted.agent, after=wanted.after, before=wanted.before, limit=wanted.limit
         )
         is_backward = wanted.before is not None
@@ -397,7 +397,7 @@ class ClientHandler:
 
     async def _follow(self, wanted: Follow, peer: RequestPeer) -> FollowResult:
         id_ = self._new_subscription()
-        fleet = self._desk.fleet
+        fleet = self._state.fleet
         # The id, not the name: the agent may get another one while it is followed.
         session = None if wanted.agent is None else (await fleet.agent(wanted.agent)).session
         after = wanted.after
@@ -411,7 +411,7 @@ class ClientHandler:
         subscription = Subscription[ViewerEvent](
             id_, peer, msgspec.json.encode, window=TERMINAL_WINDOW, batch_bytes=TERMINAL_BATCH
         )
-        self._begin(subscription, self._desk.fleet.watch_terminal(wanted.terminal))
+        self._begin(subscription, self._state.fleet.watch_terminal(wanted.terminal))
         return WatchTerminalResult(subscription=id_)
 
     def _new_subscription(self) -> int:

@@ -42,12 +42,12 @@ async def dial_host(places: Places) -> ByteStream:
 
     Raises:
         NoHostError: none is running, or it does not listen (yet, or any more).
-        HostError: what listens there belongs to somebody else.
+        HostError: what listens there belongs to someone else.
     """
-    is_there, told = await asyncio.to_thread(holder, lock_file(places))
+    is_there, found = await asyncio.to_thread(holder, lock_file(places))
     if not is_there:
         raise NoHostError("no host is running; `quarterdeck host start` starts one")
-    path = told.socket if told else str(socket_path(places))
+    path = found.socket if found else str(socket_path(places))
     try:
         stream = await connect_unix(path)
     except LinkBrokenError as error:
@@ -117,7 +117,7 @@ async def ensure_host(
         raise await _failed(places, f"the host did not answer within {timeout:.0f} s") from None
     finally:
         if child is not None and child.poll() is None:
-            # It outlives us on purpose: Popen must not complain that nobody waited for it.
+            # It outlives us on purpose: Popen must not complain that no one waited for it.
             child.returncode = 0
 
 
@@ -209,8 +209,8 @@ async def stop_host(
 async def _gone(places: Places, pid: int | None) -> None:
     """Wait until that process is no host any more; another one may be by then."""
     while True:
-        is_there, told = await asyncio.to_thread(holder, lock_file(places))
-        if not is_there or (told is not None and told.pid != pid):
+        is_there, found = await asyncio.to_thread(holder, lock_file(places))
+        if not is_there or (found is not None and found.pid != pid):
             return
         await asyncio.sleep(_STOP_PAUSE)
 
@@ -221,7 +221,7 @@ async def _give_up(places: Places, pid: int | None, timeout: float, force: bool)
             f"the host (process {pid or 'unknown'}) has not ended within {timeout:.0f} s; "
             "`quarterdeck host stop --force` kills it and its agents"
         )
-    # The id is that of whoever listens at the socket now, not one that was written down once.
+    # The id is that of the one who listens at the socket now, not one that was written down once.
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     try:

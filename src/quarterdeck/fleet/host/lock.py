@@ -13,6 +13,7 @@ import os
 import stat
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -73,12 +74,12 @@ def make_socket_directory(path: Path) -> None:
     """Make the socket's directory, and make sure that it is ours and ours alone.
 
     Raises:
-        UnusablePlaceError: it cannot be made, is a link, or belongs to somebody else.
+        UnusablePlaceError: it cannot be made, is a link, or belongs to someone else.
     """
     directory = path.parent
     make_private(directory)
     status = directory.lstat()
-    # Whoever owns the directory could put a socket of their own there: in /tmp anybody can try.
+    # The one who owns the directory could put a socket of their own there: in /tmp anybody can try.
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise UnusablePlaceError(
             f"{str(directory)!r} is not a directory that you own; remove it or set "
@@ -143,10 +144,10 @@ class HostLock:
         try:
             _lock(handle)
         except OSError as error:
-            told = _read(handle)
+            owner = _read(handle)
             os.close(handle)
             if error.errno in _HELD:
-                raise HostRunningError(told.pid if told else None) from None
+                raise HostRunningError(owner.pid if owner else None) from None
             raise _unusable(path, error) from error
         lock = cls(handle)
         lock._write(b"")
@@ -167,6 +168,9 @@ class HostLock:
         """Let another process be the host; may be called again."""
         if self._handle >= 0:
             self._write(b"")
+            # A child that another thread is starting has the same open file until its program runs.
+            with suppress(OSError):
+                fcntl.flock(self._handle, fcntl.LOCK_UN)
             os.close(self._handle)
             self._handle = -1
 

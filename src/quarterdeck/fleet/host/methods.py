@@ -22,8 +22,9 @@ from quarterdeck.wire.errors import QuarterdeckError, RpcError
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.values import Value
 
-from ..api import FLEET_METHODS, Fleet
+from ..api import Fleet
 from ..errors import FleetError
+from ..method import FLEET_METHODS
 
 __all__ = [
     "ATTACH_SCREEN",
@@ -141,7 +142,7 @@ def _class(name: str) -> type[Exception] | None:
     return cast("type[Exception]", found)
 
 
-PROTOCOL = 2
+PROTOCOL = 3
 """The version of this vocabulary; host and client must speak the same."""
 
 R = TypeVar("R")
@@ -265,7 +266,7 @@ class ScreenActive(Value, frozen=True, kw_only=True):
 
 
 class ScreenCall(Struct, frozen=True, kw_only=True):
-    """To the client: what a screen of its own shall do. The answer is the result."""
+    """To the client: what a screen of its own is to do. The answer is the result."""
 
     screen: int
     name: str

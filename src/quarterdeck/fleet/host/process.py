@@ -119,7 +119,7 @@ async def run_host(
     open_fleet: OpenFleet = open_local,
     ready: Callable[[], None] = lambda: None,
 ) -> str:
-    """Be the host of these places until told to stop; returns why it left.
+    """Be the host of these places until asked to stop; returns why it left.
 
     Agents are closed on the way out, so that they can be resumed; terminals end.
 
@@ -127,7 +127,7 @@ async def run_host(
         places: whose host.
         environment: in which agents run.
         idle_seconds: leave after so long without clients, agents and terminals; None: stay.
-        notifications: how a person is told; None: not at all.
+        notifications: how a person is notified; None: not at all.
         open_fleet: makes the fleet.
         ready: called when clients can connect.
 
@@ -161,7 +161,7 @@ async def run_host(
 
 
 class _Stopping:
-    """The wish to stop, and why; the first one counts."""
+    """The request to stop, and why; the first one counts."""
 
     def __init__(self) -> None:
         self._why = ""

@@ -32,8 +32,8 @@ LIMITS = RpcLimits(max_in_flight=128, max_frame_bytes=64 * 1024 * 1024)
 class FleetServer:
     """Serves a fleet to clients of this user.
 
-    The socket and its directory are closed to others; whoever connects all the same, such as
-    somebody with the rights of root, is looked at and sent away. A client that does not read is
+    The socket and its directory are closed to others; the one who connects all the same, such as
+    someone with the rights of root, is looked at and sent away. A client that does not read is
     held back alone; one that sends garbage gets an error for each piece of it.
     """
 
@@ -51,14 +51,14 @@ class FleetServer:
         credentials: tells who is behind a stream.
         greeting_seconds: how long a client may take to say hello.
         """
-        self._desk = SharedHostState(fleet=fleet, work=PendingChanges(), stop=stop)
+        self._state = SharedHostState(fleet=fleet, work=PendingChanges(), stop=stop)
         self._credentials = credentials
         self._greeting_seconds = greeting_seconds
 
     @property
     def clients(self) -> int:
         """How many are connected."""
-        return self._desk.clients
+        return self._state.clients
 
     @asynccontextmanager
     async def serve(self, path: Path) -> AsyncGenerator[None]:
@@ -66,7 +66,7 @@ class FleetServer:
 
         Raises:
             UnusablePlaceError: the socket's directory is not ours alone.
-            Busy: another process listens there.
+            LinkBusyError: another process listens there.
             LinkBrokenError: the operating system refuses the path.
         """
         await asyncio.to_thread(make_socket_directory, path)
@@ -74,15 +74,15 @@ class FleetServer:
             try:
                 yield
             finally:
-                await self._desk.work.finish(FINISH_SECONDS)
+                await self._state.work.finish(FINISH_SECONDS)
 
     async def attend(self, stream: ByteStream) -> None:
         """Serve one client until it goes."""
         who = self._check(stream)
         if who is None:
             return
-        connection = ClientHandler(self._desk, who)
-        self._desk.clients += 1
+        connection = ClientHandler(self._state, who)
+        self._state.clients += 1
         try:
             async with Peer(stream, connection, limits=LIMITS, name="client") as peer:
                 try:
@@ -90,7 +90,7 @@ class FleetServer:
                 finally:
                     await connection.close()
         finally:
-            self._desk.clients -= 1
+            self._state.clients -= 1
 
     async def _attend(self, peer: Peer, connection: ClientHandler) -> None:
         with suppress(TimeoutError):
@@ -110,7 +110,7 @@ class FleetServer:
         if who.uid != os.getuid():
             log.warning("client rejected: it belongs to user %d", who.uid)
             return None
-        if self._desk.clients >= MOST_CLIENTS:
-            log.warning("client rejected: %d are connected", self._desk.clients)
+        if self._state.clients >= MOST_CLIENTS:
+            log.warning("client rejected: %d are connected", self._state.clients)
             return None
         return who

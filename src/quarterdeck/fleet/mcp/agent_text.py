@@ -22,7 +22,7 @@ __all__ = [
     "list_agent_facts",
 ]
 
-AgentMessageKind: TypeAlias = Literal["note", "question", "message", "answer", "done"]
+AgentMessageKind: TypeAlias = Literal["note", "question", "message", "answer", "done", "conflict"]
 _TAG = "message-from-agent"
 NOT_A_PERSON = "From another agent, not from the user:"
 """What stands before such words where they are a prompt."""
@@ -83,11 +83,11 @@ def describe_agent(info: AgentInfo, asks: OpenRequest | None) -> str:
         words.append(f"because: {cut(info.reason, 300)}")
     if info.queue:
         words.append(f"{len(info.queue)} messages wait for it")
-    told = "; ".join(words)
+    line = "; ".join(words)
     if asks is not None and isinstance(asks.event, QuestionAsked):
         question = cut(asks.event.text, _LONGEST_QUESTION)
-        told += f"\n  It asks you (request {asks.request}): {question}"
-    return told
+        line += f"\n  It asks you (request {asks.request}): {question}"
+    return line
 
 
 def _state(info: AgentInfo) -> str:

@@ -52,7 +52,7 @@ class PeerArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def _orchestrator(seat: FleetToolContext) -> SessionId:
-    parent = seat.entry.wish.parent_session
+    parent = seat.entry.spawn.parent_session
     if parent is None or not seat.bridge.current.get(parent).is_started:
         raise AgentNotReadyError("the agent that started you has ended. " + _GO_ON.rstrip("."))
     return parent
@@ -71,14 +71,15 @@ async def _ask(seat: FleetToolContext, a: AskArguments) -> FleetToolResult:
         answered = await _ask_parent(seat, a, parent, request)
     finally:
         seat.bridge.coming.discard(request)
-    return FleetToolResult(text=_told(answered, "The orchestrator"))
+    return FleetToolResult(text=_answer_text(answered, "The orchestrator"))
 
 
 async def _ask_parent(
     seat: FleetToolContext, a: AskArguments, parent: SessionId, request: RequestId
 ) -> QuestionAnswered:
     hint = f'It is waiting. Answer with the tool answer and request "{request}".'
-    # First the prompt: whoever sees the question open finds its prompt in the queue, and takes it.
+    # First the prompt: the one who sees the question open finds its prompt in the queue, and takes
+    # it.
     message = await deliver_message(
         seat, parent, "question", a.question, request=request, hint=hint
     )
@@ -90,7 +91,7 @@ async def _ask_parent(
         is_answered = answered.action != "cancel"
     finally:
         if not is_answered:
-            # Nobody shall be asked what nobody waits for.
+            # No one is asked what no one waits for.
             await asyncio.shield(seat.fleet.edit(parent, message, None))
     return answered
 
@@ -99,10 +100,10 @@ async def _ask_user(seat: FleetToolContext, a: AskArguments) -> FleetToolResult:
     question = QuestionAsked(request=new_request_id(), text=a.question, form=_ANSWER_FORM)
     timeout = seat.seconds(a.timeout, _USUAL_PERSON)
     answered = await seat.bridge.asking.ask(seat.session, question, timeout=timeout)
-    return FleetToolResult(text=_told(answered, "The person"))
+    return FleetToolResult(text=_answer_text(answered, "The person"))
 
 
-def _told(answered: QuestionAnswered, who: str) -> str:
+def _answer_text(answered: QuestionAnswered, who: str) -> str:
     words = str((answered.content or {}).get("answer", "")).strip()
     match answered.action, answered.by.kind:
         case "accept", _:
@@ -123,7 +124,7 @@ def _remember(seat: FleetToolContext, request: RequestId) -> None:
 
 
 async def _send_to_peer(seat: FleetToolContext, a: PeerArguments) -> FleetToolResult:
-    parent = seat.entry.wish.parent_session
+    parent = seat.entry.spawn.parent_session
     if parent is None:
         raise NotAChildError(a.peer)
     peers = [one for one in await seat.fleet.agents(parent=parent) if one.session != seat.session]

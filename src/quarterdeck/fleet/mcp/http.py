@@ -196,7 +196,7 @@ class McpHttpServer:
 
     @property
     def url(self) -> str:
-        """The address that agents are told."""
+        """The address that agents are sent."""
         return f"http://{_ADDRESS}:{self.port}{PATH}"
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -325,7 +325,7 @@ async def serve_http(
 ) -> AsyncGenerator[McpHttpServer]:
     """Listen on loopback, at a port that the system chooses.
 
-    ``endpoint_of``: whose tools a token opens; None: nobody's.
+    ``endpoint_of``: whose tools a token opens; None: no one's.
 
     Raises:
         OSError: there is no loopback to listen at.

@@ -11,9 +11,10 @@ from quarterdeck.policy.modes import MODES
 from quarterdeck.wire.content import text
 from quarterdeck.wire.ids import RequestId, SessionId
 from quarterdeck.wire.session_options import SessionLimits, SessionOptions
+from quarterdeck.wire.worktrees import WorktreeOptions
 
 from ..api import AgentInfo, SpawnOptions
-from ..errors import NotAChildError
+from ..errors import InvalidOptionsError, NotAChildError
 from ..permissions.delegation import check_agent_limits, narrow_options
 from ..projections import OpenRequest
 from .agent_text import describe_agent, list_agent_facts
@@ -82,31 +83,31 @@ def _questions(seat: FleetToolContext, ids: list[SessionId]) -> list[OpenRequest
 
 
 def _news(seat: FleetToolContext, ids: list[SessionId]) -> list[str]:
-    """What these need a person for and this agent has not been told yet."""
+    """What these need a person for and this agent has not been sent yet."""
     found: list[str] = []
     for id_ in ids:
-        standing = seat.bridge.current.get(id_).standing
-        found += (standing.permissions | standing.questions) - seat.told
+        status = seat.bridge.current.get(id_).status
+        found += (status.permissions | status.questions) - seat.reported
     return found
 
 
 async def _report(seat: FleetToolContext, ids: list[SessionId]) -> FleetToolResult:
-    seat.told.update(_news(seat, ids))
+    seat.reported.update(_news(seat, ids))
     asks = {one.session: one for one in _questions(seat, ids)}
     letters = await collect_messages(seat, ids)
     blocks: list[str] = []
     data: list[dict[str, object]] = []
     for id_ in ids:
         info = await seat.fleet.agent(id_)
-        told, known = describe_agent(info, asks.get(id_)), list_agent_facts(info)
+        block, known = describe_agent(info, asks.get(id_)), list_agent_facts(info)
         if is_done(seat.bridge.current.get(id_)):
             words = await last_words(seat.fleet, id_, _LAST_WORDS)
-            told += f"\n{words}" if words else ""
+            block += f"\n{words}" if words else ""
             known["last_words"] = words
             seat.bridge.notices.known(seat.bridge.current.get(id_))
         if (request := asks.get(id_)) is not None:
             known["question"] = request.request
-        blocks.append(told)
+        blocks.append(block)
         data.append(known)
     # A question's letter says what its line says already, and so does a notice.
     questions = tuple(f'request="{one.request}"' for one in asks.values())
@@ -126,7 +127,7 @@ def _next(seat: FleetToolContext, ids: list[SessionId], *, asked: bool) -> str:
     entries = [seat.bridge.current.get(id_) for id_ in ids]
     if all(is_done(one) for one in entries):
         return ""
-    if any(one.standing.needs_person for one in entries):
+    if any(one.status.needs_person for one in entries):
         return (
             "A person has been notified; you cannot grant it yourself. Continue, or call wait_for "
             "again."
@@ -172,6 +173,19 @@ class SpawnArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields
     cwd: Annotated[
         str | None,
         Meta(description="An absolute path inside your directory; default: your directory."),
+    ] = None
+    worktree: Annotated[
+        bool | None,
+        Meta(
+            description=(
+                "Whether it works in a git worktree and on a branch of its own, so that agents do "
+                "not overwrite each other; default: what the project's settings say."
+            )
+        ),
+    ] = None
+    base: Annotated[
+        str | None,
+        Meta(description="With worktree: the branch or commit to start from; default: HEAD."),
     ] = None
     model: Annotated[
         str | None,
@@ -289,22 +303,22 @@ class AnswerArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_field
 
 async def _spawn(seat: FleetToolContext, a: SpawnArguments) -> FleetToolResult:
     me = seat.entry
-    wish = SpawnOptions(
-        options=_child_options(me.wish.options, me.model, a),
+    options = SpawnOptions(
+        options=_child_options(me.spawn.options, me.model, a),
         name=a.name,
         prompt=a.task,
         parent=seat.session,
         lead=a.lead,
     )
-    wish = await asyncio.to_thread(narrow_options, wish, me.wish, me.mode)
+    options = await asyncio.to_thread(narrow_options, options, me.spawn, me.mode)
     async with seat.bridge.starting:
         check_agent_limits(await seat.fleet.agents(archived=True), seat.session, seat.bridge.reach)
-        info = await seat.fleet.spawn(wish)
+        info = await seat.fleet.spawn(options)
     if a.notify:
         seat.bridge.notices.watch(seat, info.session)
     how = _NOTIFIED if a.notify else _NOT_NOTIFIED
-    told = f"Started {info.name} ({info.agent}, mode {info.mode}). It is running; {how}"
-    return FleetToolResult(text=told, data=list_agent_facts(info))
+    words = f"Started {info.name} ({info.agent}, mode {info.mode}). It is running; {how}"
+    return FleetToolResult(text=words, data=list_agent_facts(info))
 
 
 def _child_options(own: SessionOptions, model: str | None, a: SpawnArguments) -> SessionOptions:
@@ -317,6 +331,7 @@ def _child_options(own: SessionOptions, model: str | None, a: SpawnArguments) ->
         agent=agent,
         cwd=a.cwd or own.cwd,
         roots=a.roots or (own.roots if a.cwd is None and agent == own.agent else ()),
+        worktree=_child_worktree(a),
         transport=a.transport,
         model=a.model or _same_model(own.agent, model, a.agent),
         effort=a.effort,
@@ -331,6 +346,14 @@ def _child_options(own: SessionOptions, model: str | None, a: SpawnArguments) ->
     )
 
 
+def _child_worktree(a: SpawnArguments) -> WorktreeOptions | None:
+    if a.worktree is None and a.base is None:
+        return None
+    if a.worktree is False and a.base is not None:
+        raise InvalidOptionsError("an agent without a worktree has no base; omit one of the two")
+    return WorktreeOptions(base=a.base, is_off=a.worktree is False)
+
+
 def _same_model(own: str, model: str | None, wanted: str | None) -> str | None:
     """A child of our own kind uses the same model: others would not know its name."""
     return model if wanted in (None, own) and own == "native" else None
@@ -340,8 +363,8 @@ async def _list(seat: FleetToolContext, a: ListArguments) -> FleetToolResult:
     mine = await seat.fleet.agents(archived=a.archived, parent=seat.session)
     asks = {one.session: one for one in seat.bridge.asking.open_to(seat.session)}
     lines = [describe_agent(info, asks.get(info.session)) for info in mine]
-    told = "\n".join(lines) if lines else "You have started no agents."
-    return FleetToolResult(text=told, data={"agents": [list_agent_facts(info) for info in mine]})
+    words = "\n".join(lines) if lines else "You have started no agents."
+    return FleetToolResult(text=words, data={"agents": [list_agent_facts(info) for info in mine]})
 
 
 async def _read(seat: FleetToolContext, a: ReadTranscriptArguments) -> FleetToolResult:
@@ -351,14 +374,14 @@ async def _read(seat: FleetToolContext, a: ReadTranscriptArguments) -> FleetTool
     if page.earlier is not None:
         ends.append(f'earlier: cursor "{page.earlier}"')
     ends.append(f'{"more" if page.has_more else "what comes next"}: cursor "{page.later}"')
-    told = f"{page.text or '(nothing here)'}\n\n[{'; '.join(ends)}]"
+    words = f"{page.text or '(nothing here)'}\n\n[{'; '.join(ends)}]"
     data = {
         "text": page.text,
         "earlier": page.earlier,
         "later": page.later,
         "has_more": page.has_more,
     }
-    return FleetToolResult(text=told, data=data)
+    return FleetToolResult(text=words, data=data)
 
 
 async def _send(seat: FleetToolContext, a: SendArguments) -> FleetToolResult:

@@ -31,17 +31,19 @@ from quarterdeck.wire.events import SessionSpawned
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.session_options import AgentMcpServer
 from quarterdeck.wire.tool_calls import ContentItem, ToolKind
+from quarterdeck.wire.worktrees import ConflictFile
 
 from ..agent_entry import NATIVE, is_own_agent
 from ..api import Fleet
 from ..inbox import AgentQuestions
-from ..live_index import LiveIndex
-from ..log_writer import LogWriter
+from ..live_index import LiveIndex, LogWriter
 from ..permissions.delegation import DelegationLimits
 from .agent_text import cut
 from .child_tools import CHILD_TOOLS, PEER_TOOLS
+from .landing_tools import LANDING_TOOLS, RADAR_TOOLS, tell_leads
 from .lead_tools import LEAD_TOOLS
 from .protocol import McpEndpoint
+from .review_tools import REVIEW_TOOLS
 from .screen_tools import SCREEN_TOOLS
 from .tokens import TOKEN_VARIABLE, URL_VARIABLE, AgentTokens
 from .tool import FleetTool, Toolset
@@ -67,7 +69,7 @@ _WITH_PROMPT = frozenset(("codex",))
 
 
 def takes_tools(agent: Agent, transport: str | None) -> bool:
-    """Whether it can be told of tool servers, over this transport or one that is tried."""
+    """Whether it can be given tool servers, over this transport or one that is tried."""
     return any(
         name == "acp" or (name == "pipe" and reach.dialect in _WITH_TOOLS)
         for name, reach in _reaches(agent, transport)
@@ -153,7 +155,8 @@ if TYPE_CHECKING:
 
 SERVER = "quarterdeck"
 """The name under which agents know the fleet's tools."""
-_ALL_TOOLS = (*LEAD_TOOLS, *SCREEN_TOOLS, *CHILD_TOOLS, *PEER_TOOLS)
+_OF_LEADS = (*LEAD_TOOLS, *REVIEW_TOOLS, *LANDING_TOOLS, *RADAR_TOOLS, *SCREEN_TOOLS)
+_ALL_TOOLS = (*_OF_LEADS, *CHILD_TOOLS, *PEER_TOOLS)
 _SOURCE = RuleSource(origin="built-in", where="the fleet's own tools")
 _RULES = tuple(
     Rule(effect="allow", pattern=pattern, scope="session", source=_SOURCE)
@@ -210,12 +213,12 @@ class Orchestration:
         return open_
 
     async def add_tools(self, start: "AgentStart") -> "AgentStart":
-        """A start with the tools that it shall have; as it is where it shall have none."""
-        wish, options = start.wish, start.wish.options
-        if not wish.lead and wish.parent_session is None:
+        """A start with the tools that it is to have; as it is where it is to have none."""
+        spawn, options = start.spawn, start.spawn.options
+        if not spawn.lead and spawn.parent_session is None:
             return start
-        instructions = await asyncio.to_thread(_instructions, wish)
-        toolset = self._toolset(start.session, wish, instructions)
+        instructions = await asyncio.to_thread(_instructions, spawn)
+        toolset = self._toolset(start.session, spawn, instructions)
         opening = start.opening
         if is_own_agent(options):
             tools = native_tools(toolset, SERVER, without=_OWN_TOOLS)
@@ -225,7 +228,7 @@ class Orchestration:
             )
         agent = await asyncio.to_thread(self._find, options.agent)
         if not takes_tools(agent, options.transport):
-            if wish.lead:
+            if spawn.lead:
                 instead = "Choose a lead agent that can use MCP servers."
                 raise UnsupportedError(
                     options.agent, options.transport or "any protocol", _LEAD, instead
@@ -240,17 +243,23 @@ class Orchestration:
             )
         return copy(start, opening=opening)
 
-    async def introduction(self, wish: SessionSpawned) -> str | None:
+    async def introduction(self, spawn: SessionSpawned) -> str | None:
         """What stands before the first prompt of an agent that takes no system prompt."""
-        if not wish.lead or is_own_agent(wish.options):
+        if not spawn.lead or is_own_agent(spawn.options):
             return None
-        agent = await asyncio.to_thread(self._find, wish.options.agent)
-        if takes_system_prompt(agent, wish.options.transport):
+        agent = await asyncio.to_thread(self._find, spawn.options.agent)
+        if takes_system_prompt(agent, spawn.options.transport):
             return None
-        return await asyncio.to_thread(_instructions, wish)
+        return await asyncio.to_thread(_instructions, spawn)
+
+    async def tell_conflict(
+        self, one: SessionId, other: SessionId, files: tuple[ConflictFile, ...]
+    ) -> None:
+        """Tell the leads of two agents, where they want notices, what both change."""
+        await tell_leads(self._bridge, one, other, files)
 
     async def close(self) -> None:
-        """Serve nobody any more."""
+        """Serve no one any more."""
         await self._bridge.notices.close()
         await self._serving.aclose()
 
@@ -266,15 +275,15 @@ class Orchestration:
         return self._endpoints[session]
 
     def _toolset(
-        self, session: SessionId, wish: SessionSpawned, instructions: str
+        self, session: SessionId, spawn: SessionSpawned, instructions: str
     ) -> Toolset[FleetToolContext]:
         tools: list[FleetTool[FleetToolContext]] = []
-        if wish.lead:
-            tools += (*LEAD_TOOLS, *SCREEN_TOOLS)
-        if wish.parent_session is not None:
+        if spawn.lead:
+            tools += _OF_LEADS
+        if spawn.parent_session is not None:
             tools += CHILD_TOOLS
             tools += PEER_TOOLS if self._bridge.reach.peers else ()
-        patience = _LONG_PATIENCE if wish.options.agent in _PATIENT else _PATIENCE
+        patience = _LONG_PATIENCE if spawn.options.agent in _PATIENT else _PATIENCE
         seat = FleetToolContext(bridge=self._bridge, session=session, patience=patience)
         return Toolset(seat, tools, instructions)
 
@@ -294,21 +303,21 @@ class Orchestration:
             name=SERVER,
             url=url,
             headers={"Authorization": f"Bearer {token}"},
-            # -P: an agent runs in somebody's project, whose folders are not to be imported.
+            # -P: an agent runs in someone's project, whose folders are not to be imported.
             command=(sys.executable, "-P", "-m", "quarterdeck", "mcp"),
             environment={TOKEN_VARIABLE: token, URL_VARIABLE: url},
             is_ours=True,
         )
 
 
-def _instructions(wish: SessionSpawned) -> str:
-    """What an agent is told about its place. Reads files."""
-    told: list[str] = []
-    if wish.lead:
-        told.append(_read("lead.md"))
-    if wish.parent_session is not None:
-        told.append(_read("child.md"))
-    return "\n\n".join(told)
+def _instructions(spawn: SessionSpawned) -> str:
+    """What an agent is sent about its place. Reads files."""
+    parts: list[str] = []
+    if spawn.lead:
+        parts.append(_read("lead.md"))
+    if spawn.parent_session is not None:
+        parts.append(_read("child.md"))
+    return "\n\n".join(parts)
 
 
 def _read(name: str) -> str:

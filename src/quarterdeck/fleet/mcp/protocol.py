@@ -109,7 +109,7 @@ class McpEndpoint:
         try:
             cancelled = msgspec.convert(params, _Cancelled)
         except msgspec.ValidationError:
-            return  # nobody waits for an answer to a notification
+            return  # no one waits for an answer to a notification
         if (task := self._running.get(cancelled.request_id)) is not None:
             task.cancel()
 
@@ -155,14 +155,14 @@ class McpEndpoint:
 
     def _initialize(self, asked: _Initialize) -> Message:
         version = asked.protocol_version
-        told: Message = {
+        answer: Message = {
             "protocolVersion": version if version in VERSIONS else NEWEST,
             "capabilities": {"tools": {"listChanged": False}},
             "serverInfo": {"name": "quarterdeck", "title": "Quarterdeck", "version": __version__},
         }
         if self.toolset.instructions:
-            told["instructions"] = self.toolset.instructions
-        return told
+            answer["instructions"] = self.toolset.instructions
+        return answer
 
     def _list(self) -> list[Message]:
         return [

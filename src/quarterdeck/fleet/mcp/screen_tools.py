@@ -1,6 +1,6 @@
 """The tools of an agent that leads for the person's screen: arrange it, and show things on it.
 
-They change what is seen and nothing else, so nobody is asked. What could do more is refused here:
+They change what is seen and nothing else, so no one is asked. What could do more is refused here:
 paths outside of the agent's directories, panels that run something, keys that do more than show.
 """
 
@@ -31,9 +31,9 @@ Line: TypeAlias = Annotated[int, Meta(ge=1)]
 Source: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200_000)]
 
 KEY_COMMANDS = frozenset(
-    {"archived", "columns", "diff", "end", "feed", "filter", "focus", "go", "help", "here", "keys"}
-    | {"layout", "layouts", "next", "previous", "sort", "tab", "theme", "themes", "unfold"}
-    | {"widgets", "zoom"}
+    {"archived", "columns", "conflicts", "diff", "end", "feed", "filter", "focus", "go", "help"}
+    | {"here", "keys", "layout", "layouts", "next", "previous", "review", "sort", "tab", "theme"}
+    | {"themes", "unfold", "widgets", "zoom"}
 )
 """What a key may do that an agent binds: change what is shown, and never answer, send or end."""
 _TOO_MUCH = frozenset({("layout", "save"), ("layout", "delete"), ("tab", "close")})
@@ -47,7 +47,7 @@ _RUNNING = frozenset({"terminal"})
 _PATHS = frozenset({"path", "file", "directory", "folder", "root", "cwd"})
 """Options of panels that name a place on the disk."""
 _MOST_NODES = 5_000
-_MOST_TOLD = 24_000
+_MOST_SHOWN = 24_000
 
 
 class LayoutArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,10 +80,13 @@ class TabsArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=
 class ShowArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The arguments of ``screen_show``."""
 
-    what: Literal["file", "diff", "agent", "panel", "note"]
+    what: Literal["file", "diff", "review", "agent", "panel", "note"]
     path: Annotated[
         Place | None,
-        Meta(description="file: the file. diff: a file or directory, or none."),
+        Meta(
+            description="file: the file. diff: a file or directory, or none. review: a file that "
+            "the agent changed, relative to the top of its worktree, or none."
+        ),
     ] = None
     line: Annotated[Line | None, Meta(description="file: which line.")] = None
     how: Annotated[Literal["view", "edit", "tail"], Meta(description="file: how it is opened.")] = (
@@ -91,7 +94,7 @@ class ShowArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=
     )
     agent: Annotated[
         Name | None,
-        Meta(description="agent: one that you started; default: yourself."),
+        Meta(description="agent and review: one that you started; default: yourself."),
     ] = None
     panel: Annotated[
         Name | None, Meta(description="panel: the id of one in the layout, which gets the focus.")
@@ -166,6 +169,9 @@ async def _show(seat: FleetToolContext, a: ShowArguments) -> FleetToolResult:
             return await _call(seat, "open_file", **_given(path=path, line=a.line, how=a.how))
         case "diff":
             return await _call(seat, "open_diff", path=await _inside(seat, a.path or "."))
+        case "review":
+            agent = await _agent(seat, a.agent)
+            return await _call(seat, "open_review", **_given(agent=agent, file=a.path))
         case "agent":
             return await _call(seat, "open_agent", agent=await _agent(seat, a.agent))
         case "panel":
@@ -221,12 +227,12 @@ async def _widgets(seat: FleetToolContext, a: WidgetsArguments) -> FleetToolResu
 
 
 async def _call(seat: FleetToolContext, call: str, /, **arguments: Any) -> FleetToolResult:
-    told = await seat.fleet.call_screen(call, arguments, by=seat.session)
-    if told is None:
+    answer = await seat.fleet.call_screen(call, arguments, by=seat.session)
+    if answer is None:
         return FleetToolResult(text="Done.")
-    words = told if isinstance(told, str) else msgspec.json.encode(told).decode()
-    data = cast("Mapping[str, Any]", told) if isinstance(told, dict) else {"answer": told}
-    return FleetToolResult(text=cut(words, _MOST_TOLD), data=data)
+    words = answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()
+    data = cast("Mapping[str, Any]", answer) if isinstance(answer, dict) else {"answer": answer}
+    return FleetToolResult(text=cut(words, _MOST_SHOWN), data=data)
 
 
 def _given(**arguments: Any) -> dict[str, Any]:
@@ -249,9 +255,9 @@ async def _agent(seat: FleetToolContext, name: str | None) -> str:
 
 async def _inside(seat: FleetToolContext, path: str) -> str:
     """The path, absolute. Raises ExceedsParentError."""
-    wish = seat.entry.wish.options
-    whole = str(PurePath(wish.cwd, path))
-    await asyncio.to_thread(check_path_inside, "path", whole, (wish.cwd, *wish.roots))
+    options = seat.entry.spawn.options
+    whole = str(PurePath(options.cwd, path))
+    await asyncio.to_thread(check_path_inside, "path", whole, (options.cwd, *options.roots))
     return whole
 
 

@@ -25,7 +25,7 @@ _FAILED = -32000
 
 
 class BridgeSetupError(QuarterdeckError):
-    """The bridge was not told where to go."""
+    """The bridge was not given an address."""
 
 
 async def run_bridge(stream: ByteStream, url: str, token: str) -> None:
@@ -105,7 +105,7 @@ class _Post:
         """The host's answer to a message; empty where there is none.
 
         Raises:
-            OSError, IncompleteReadError: there is no host any more.
+            OSError, asyncio.IncompleteReadError: there is no host any more.
         """
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         try:

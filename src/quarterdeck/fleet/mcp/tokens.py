@@ -1,6 +1,6 @@
 """Who calls: one random token for each agent that runs, in memory alone.
 
-An agent's token is made when it starts and told to it alone, by environment or header, never on a
+An agent's token is made when it starts and given to it alone, by environment or header, never on a
 command line. A later run gets another one.
 """
 
@@ -31,7 +31,7 @@ class AgentTokens:
         return token
 
     def holder(self, token: str) -> SessionId | None:
-        """Whose token this is; None if nobody's.
+        """Whose token this is; None if no one's.
 
         Looked up by its digest, so that the time it takes tells nothing about the token.
         """

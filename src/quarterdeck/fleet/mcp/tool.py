@@ -39,7 +39,7 @@ class FleetTool(Generic[S]):
     name: str
     arguments: type[Arguments]
     run: Callable[[S, Any], Awaitable[FleetToolResult]]
-    """May raise ``QuarterdeckError``: the model is told. Cancelling ends it within a second."""
+    """May raise ``QuarterdeckError``: the model gets its message. Cancelling takes a second."""
 
     @property
     def description(self) -> str:
@@ -59,7 +59,7 @@ class Toolset(Generic[S]):
         self.seat = seat
         self.tools = {tool.name: tool for tool in tools}
         self.instructions = instructions
-        """What the model is told about all of them together."""
+        """What the model is sent about all of them together."""
 
     async def call(self, name: str, arguments: Any) -> FleetToolResult:
         """Call a tool; whatever is wrong is an answer that says so.

@@ -63,7 +63,7 @@ def is_notice(words: str) -> bool:
 
 
 class CompletionNotices:
-    """Who is watched for whom; ``close`` it."""
+    """Who is watched for which agent; ``close`` it."""
 
     def __init__(self) -> None:
         self._watching: dict[SessionId, asyncio.Task[None]] = {}
@@ -88,12 +88,16 @@ class CompletionNotices:
             self._awaited.subtract(ids)
 
     def known(self, entry: AgentEntry) -> None:
-        """The lead has been told how this agent stands now."""
+        """The lead has been sent how this agent stands now."""
         if entry.session in self._watching:
             self._known[entry.session] = entry.last_seq
 
+    def is_watched(self, child: SessionId) -> bool:
+        """Whether its lead wants to be notified about it."""
+        return child in self._watching
+
     async def close(self) -> None:
-        """Watch nobody any more."""
+        """Watch no one any more."""
         tasks = tuple(self._watching.values())
         for task in tasks:
             task.cancel()
@@ -119,12 +123,12 @@ class CompletionNotices:
             return
         info = await seat.fleet.agent(child)
         words = await last_words(seat.fleet, child, _LAST_WORDS)
-        told = frame_agent_message(
+        framed = frame_agent_message(
             info.name, "done", "\n".join(filter(None, (describe_agent(info, None), words)))
         )
         if self._awaited[child] or self._known.get(child) == entry.last_seq:
             return  # meanwhile
-        content = (text(f"{NOT_A_PERSON}\n\n{told}"),)
+        content = (text(f"{NOT_A_PERSON}\n\n{framed}"),)
         await seat.fleet.send(seat.session, content, origin="agent", sender=child)
 
     def _forget(self, child: SessionId) -> None:
@@ -158,8 +162,8 @@ class FleetToolContext:
     session: SessionId
     patience: float
     """Seconds that a call may take before the agent itself gives it up."""
-    told: set[str] = field(default_factory=set[str])
-    """Requests for a person that ``wait_for`` has told about."""
+    reported: set[str] = field(default_factory=set[str])
+    """Requests for a person that ``wait_for`` has reported."""
 
     @property
     def fleet(self) -> Fleet:
@@ -210,8 +214,8 @@ async def deliver_message(
         AgentNotReadyError: it is not live.
     """
     framed = frame_agent_message(seat.entry.name, kind, words, request=request)
-    told = "\n\n".join(filter(None, (NOT_A_PERSON, framed, hint)))
-    return await seat.fleet.send(to, (text(told),), origin="agent", sender=seat.session)
+    message = "\n\n".join(filter(None, (NOT_A_PERSON, framed, hint)))
+    return await seat.fleet.send(to, (text(message),), origin="agent", sender=seat.session)
 
 
 async def collect_messages(

@@ -82,8 +82,8 @@ async def last_words(fleet: Fleet, agent: str, most: int) -> str:
             break
         position = records[0].seq
     last = next((n for n, one in enumerate(reversed(entries)) if one.who == "prompt"), len(entries))
-    said = [one.words for one in entries[len(entries) - last :] if one.who == "agent"]
-    words = said[-1].strip() if said else ""
+    answers = [one.words for one in entries[len(entries) - last :] if one.who == "agent"]
+    words = answers[-1].strip() if answers else ""
     return (
         words if len(words) <= most else f"({len(words) - most} characters before) {words[-most:]}"
     )
@@ -175,19 +175,19 @@ def _entries(records: Iterable[Record]) -> Iterator[_Entry]:
     for record in records:
         if record.parent is not None:
             continue  # what sub-agents of an agent's own do is its own affair
-        if (told := _told(record.event)) is not None:
-            yield _Entry(*told, record.seq, record.seq)
+        if (shown := _shown_entry(record.event)) is not None:
+            yield _Entry(*shown, record.seq, record.seq)
 
 
-def _told(event: Event) -> tuple[str, str] | None:
+def _shown_entry(event: Event) -> tuple[str, str] | None:
     """Who says what; None: nothing that another agent needs to know."""
     if isinstance(event, Prompted):
         return "prompt", extract_prompt_text(event.content)
     if isinstance(event, MessageChunk) and isinstance(event.content, TextContent):
         return "agent", event.content.text
     who = _speaker(event)
-    told = describe_event(event) if who else None
-    return (who, cut(told.text, _LONGEST_LINE)) if told is not None else None
+    shown = describe_event(event) if who else None
+    return (who, cut(shown.text, _LONGEST_LINE)) if shown is not None else None
 
 
 def _speaker(event: Event) -> str:

@@ -61,7 +61,7 @@ def find_child(
     """The child of a session that is called so, or has this id.
 
     Raises:
-        NotAChildError: there is none; the same whether or not somebody else's is called so.
+        NotAChildError: there is none; the same whether or not someone else's is called so.
     """
     if reach.descendants:
         mine = find_descendants(agents, session)
@@ -96,8 +96,8 @@ def check_agent_limits(
         )
 
 
-def narrow_options(wish: SpawnOptions, parent: SessionSpawned, mode: str | None) -> SpawnOptions:
-    """The wish of an agent for a child, with what it takes over from its parent.
+def narrow_options(request: SpawnOptions, parent: SessionSpawned, mode: str | None) -> SpawnOptions:
+    """The options of an agent for a child, with what it takes over from its parent.
 
     ``parent`` is how the asking agent was started, ``mode`` its permission mode now. Looks at the
     disk, where links lead.
@@ -107,7 +107,7 @@ def narrow_options(wish: SpawnOptions, parent: SessionSpawned, mode: str | None)
         RuleError, UnknownModeError: a rule or the mode cannot be read.
     """
     own = parse_mode(mode) if mode is not None else "ask"
-    given, held = wish.options, parent.options
+    given, held = request.options, parent.options
     wanted = own if given.mode is None else parse_mode(given.mode)
     if is_wider(wanted, own):
         able = ", ".join(one for one in MODES if not is_wider(one, own))
@@ -129,7 +129,7 @@ def narrow_options(wish: SpawnOptions, parent: SessionSpawned, mode: str | None)
         denied_tools=tuple(dict.fromkeys((*held.denied_tools, *given.denied_tools))),
         deny=tuple(dict.fromkeys((*held.deny, *given.deny))),
     )
-    return replace(wish, options=options)
+    return replace(request, options=options)
 
 
 def _check_rules(wanted: Iterable[str], own: Iterable[str]) -> None:

@@ -68,7 +68,7 @@ class EffectiveRule(Struct, frozen=True, kw_only=True):
     """The file or the variable."""
     key: str
     line: int | None = None
-    """In that file, where it can be told."""
+    """In that file, where it can be known."""
     idle: str | None = None
     """Why it has no effect; None: it has."""
 
@@ -125,7 +125,7 @@ async def find_effective_permissions(
 def _look(
     places: Places, environment: Mapping[str, str], directory: str
 ) -> tuple[Config, Config, str, bool]:
-    root = find_workspace(Path(directory)).root
+    root = find_workspace(Path(directory)).project
     trusted = TrustStore(places.trust_file).is_trusted(root)
     config = load_config(places, directory=Path(directory), environ=environment, trusted=trusted)
     whole = load_config(places, directory=Path(directory), environ=environment, trusted=True)
@@ -343,7 +343,7 @@ def _explain(call: Call, basis: DecisionBasis) -> CallExplanation:
     return CallExplanation(
         decision=effect_of(decision),
         reason=None if isinstance(decision, Allow) else decision.reason,
-        by=tuple(_told(by) for by in deciders),
+        by=tuple(_describe_source(by) for by in deciders),
         tool=call.tool,
         command=call.command,
         paths=tuple(use.path for use in call.paths),
@@ -376,7 +376,7 @@ def _explain(call: Call, basis: DecisionBasis) -> CallExplanation:
     )
 
 
-def _told(by: DecisionSource) -> str:
+def _describe_source(by: DecisionSource) -> str:
     where = _where(by)
     return f"{by.kind} {by.text!r}" + (f" ({where})" if where else "")
 

@@ -23,7 +23,7 @@ from quarterdeck.wire.permissions import Decider
 from quarterdeck.wire.record import Record, decode_event, encode_event
 
 from ..agent_entry import AgentEntry
-from ..log_writer import LogWriter
+from ..live_index import LogWriter
 from ..names import looks_like_id
 from ..projections import find_entry
 from .session_gate import open_grants

@@ -40,24 +40,24 @@ async def make_gate(
         GrantsError: the file of grants cannot be read.
     """
     rules = session_rules(SessionOptions(allow=tuple(allow), deny=tuple(deny)))
-    ground = await prepare_environment(places, environment, cwd, roots)
+    session_environment = await prepare_environment(places, environment, cwd, roots)
     gate = Gate(
-        mode=mode or ground.settings.mode,
-        rules=(*rules_of(ground.config), *rules),
+        mode=mode or session_environment.settings.mode,
+        rules=(*rules_of(session_environment.config), *rules),
         grants=grants if grants is not None else await open_grants(places),
-        trusted=ground.trusted,
+        trusted=session_environment.trusted,
         attended=attended,
-        patience=ground.settings.permissions.patience,
+        patience=session_environment.settings.permissions.patience,
     )
     around = CallContext(
         cwd=cwd,
         roots=(cwd, *roots),
         home=environment.get("HOME", ""),
-        project=ground.project,
+        project=session_environment.project,
         session=session,
         agent=agent,
-        on_unheld=ground.settings.permissions.unheld,
-        on_violation=ground.settings.permissions.on_violation,
+        on_unheld=session_environment.settings.permissions.unheld,
+        on_violation=session_environment.settings.permissions.on_violation,
     )
     return gate, around
 

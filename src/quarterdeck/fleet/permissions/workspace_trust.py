@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
-"""What our own agent is told in a workspace that is trusted."""
+"""What our own agent is sent in a workspace that is trusted."""
 TRUSTED_FOLDERS = {
     f"{FOLDER}/commands": "are commands for our own agent",
     ".claude/commands": "are commands for our own agent",
@@ -75,8 +75,8 @@ def inspect_workspace_trust(
     Raises:
         UnusableTrustError, NewerVersionError: the list of trusted directories cannot be read.
     """
-    root = find_workspace(directory).root
-    store = TrustStore(places.trust_file)
+    workspace = find_workspace(directory)
+    root, store = workspace.project, TrustStore(places.trust_file)
     acts = tuple(_acts(places, environment, directory, root))
     if store.is_trusted(root):
         return WorkspaceTrust(root=str(root), state="trusted", acts=acts)

@@ -33,8 +33,7 @@ from quarterdeck.wire.session_options import SessionOptions
 from ..agent_entry import AgentEntry
 from ..api import ImportedSession
 from ..errors import InvalidOptionsError, NoSuchAgentError
-from ..live_index import LiveIndex
-from ..log_writer import LogWriter
+from ..live_index import LiveIndex, LogWriter
 from ..supervisor import Supervisor
 
 __all__ = ["SessionImporter"]
@@ -47,12 +46,12 @@ class SessionImporter:
     """Takes sessions into a fleet's log, one at a time."""
 
     def __init__(
-        self, journal: Journal, current: LiveIndex, notes: LogWriter, crew: Supervisor
+        self, journal: Journal, current: LiveIndex, notes: LogWriter, supervisor: Supervisor
     ) -> None:
         self._journal = journal
         self._current = current
         self._notes = notes
-        self._crew = crew
+        self._supervisor = supervisor
         self._one = asyncio.Lock()
 
     async def bring(
@@ -78,7 +77,7 @@ class SessionImporter:
         """The agent that has gone on with this session, or has begun it: it knows more than we."""
         entries = [*self._current.all(), *await self._current.archived()]
         for entry in entries:
-            if entry.wish.options.agent != past.agent or entry.resume != past.id:
+            if entry.spawn.options.agent != past.agent or entry.resume != past.id:
                 continue
             if entry.session != session or entry.transport is not None or entry.is_started:
                 return entry
@@ -124,11 +123,11 @@ class SessionImporter:
             entry = await self._current.find(session)
         except NoSuchAgentError:
             theirs = past.id if past.can_resume else None
-            wish = SessionSpawned(
+            spawn = SessionSpawned(
                 name="", options=SessionOptions(agent=past.agent, cwd=cwd, resume=theirs)
             )
             began = past.started or past.updated
-            await self._crew.adopt(session, wish, name, began)
+            await self._supervisor.adopt(session, spawn, name, began)
             opened: Event = SessionOpened(
                 agent=past.agent,
                 cwd=cwd,
@@ -138,7 +137,7 @@ class SessionImporter:
             )
             await self._notes.keep(session, opened, time=began)
             return
-        await self._notes.keep(session, replace(entry.wish, name=entry.name))
+        await self._notes.keep(session, replace(entry.spawn, name=entry.name))
         theirs = past.id if past.can_resume else None
         await self._notes.keep(session, SessionResumed(agent_session=theirs))
 

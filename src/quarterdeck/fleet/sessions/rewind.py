@@ -1,4 +1,4 @@
-"""A session's way back, for whoever does not run it: its log and its files are enough."""
+"""A session's way back, for a process that does not run it: its log and its files are enough."""
 
 import asyncio
 import os
@@ -18,9 +18,11 @@ from quarterdeck.journal.errors import JournalLockedError
 from quarterdeck.wire.clock import read_wall_seconds
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import Event, SessionOpened
-from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.ids import SessionId, TurnId
 from quarterdeck.wire.record import Record
 
+from ..checkpoints.recovery import finish_left_over
+from ..checkpoints.turn_snapshots import FleetSnapshots, load_checkpoint_settings
 from .retention import find_session_log, list_logged_sessions, open_host_journal
 
 __all__ = [
@@ -46,6 +48,9 @@ class RewindableSession:
     session: SessionId
     history: TurnHistory
     blobs: BlobStore
+    agent: str
+    """What runs it, by its name in the catalogue."""
+    kept: TurnSnapshots
 
 
 @asynccontextmanager
@@ -64,19 +69,19 @@ async def open_rewind(
             yield await _open(places, journal, id_, write)
     except JournalLockedError as error:
         raise SessionInUseError(
-            f"session {session!r} is open in another process; type /undo or /rewind there, "
-            "or close it first (a host: quarterdeck host stop)"
+            f"session {session!r} is open in another process; if that is the host, use "
+            "quarterdeck undo, redo or rewind, else type /undo or /rewind there"
         ) from error
 
 
 async def find_newest_session(places: Places, cwd: str) -> SessionId:
-    """The session of our own agent that changed last, among those that work in a directory.
+    """The session that changed last, among those that work in a directory.
 
     Raises:
         NoSuchSessionError: none does.
     """
     for one in reversed(await list_logged_sessions(places)):
-        if one.cwd == cwd and one.agent == "native":
+        if one.cwd == cwd:
             return one.session
     raise NoSuchSessionError(f"in {cwd}")
 
@@ -110,13 +115,23 @@ async def _open(places: Places, journal: Journal, id_: SessionId, write: bool) -
     async def emit(event: Event) -> None:
         await journal.commit(id_, event)
 
-    cwd = os.sep
+    async def emit_in_turn(event: Event, turn: TurnId) -> None:
+        await journal.commit(id_, event, turn=turn)
+
+    cwd, agent = os.sep, "native"
     async for record in records():
         if isinstance(record.event, SessionOpened):
-            cwd = record.event.cwd
+            cwd, agent = record.event.cwd, record.event.agent
             break
     keeping = await asyncio.to_thread(TurnSnapshots, places.state, id_, (cwd,))
     history = TurnHistory(keeping, records, emit)
     if write:
-        await history.finish()
-    return RewindableSession(id_, history, keeping.blobs)
+        await finish_left_over(
+            FleetSnapshots(places.state),
+            history,
+            keeping,
+            id_,
+            settings=await asyncio.to_thread(load_checkpoint_settings, places, os.environ, cwd),
+            write=emit_in_turn,
+        )
+    return RewindableSession(id_, history, keeping.blobs, agent, keeping)

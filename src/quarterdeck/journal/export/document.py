@@ -78,14 +78,14 @@ class Block(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Passage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that was said or done."""
+    """A message, a call or another entry of the transcript."""
 
     seq: int
     time: int
     """Microseconds since the epoch, of its first record."""
     kind: PassageKind
     title: str
-    """One line; may hold anything that an agent said."""
+    """One line; may hold any text of an agent."""
     parent: str | None = None
     """The tool call within which a sub-agent caused it."""
     blocks: tuple[Block, ...] = ()
@@ -182,7 +182,7 @@ def _diff(diff: Diff) -> str:
 
 
 def describe_record(record: Record) -> Iterator[Passage]:
-    """The passage of an event that stands for itself; none for those that only computers need."""
+    """The passage of a self-contained event; none for those that only computers need."""
     match record.event:
         case Prompted(content=content, origin=origin, steers=steers):
             who = "" if origin == "person" else f" by {origin}"
@@ -206,7 +206,7 @@ def describe_record(record: Record) -> Iterator[Passage]:
 
 
 def _describe_state(record: Record) -> Iterator[Passage]:
-    """What became of the session, its turns and its settings."""
+    """Changes of the session, its turns and its settings."""
     match record.event:
         case RateLimited() | RetryScheduled() as event:
             yield Passage.of(record, "notice", _title(event))
@@ -233,7 +233,7 @@ def _line(event: Event) -> str:
 
 
 def _title(event: Event) -> str:
-    """What is said of an event, as a title."""
+    """The description of an event, as a title."""
     words = _line(event)
     return words[:1].upper() + words[1:]
 
@@ -324,7 +324,7 @@ class _Document:
                 if (ended := self._calls.pop(call, None)) is not None:
                     yield ended.passage(event, self._terminals)
             case _:
-                items = tuple(self._told(event, record))
+                items = tuple(self._passages(event, record))
                 if items:
                     yield from self._silence()
                 yield from items
@@ -335,7 +335,7 @@ class _Document:
         for open_ in self._calls.values():
             yield open_.passage(None, self._terminals)
 
-    def _told(self, event: Event, record: Record) -> Iterator[Passage]:
+    def _passages(self, event: Event, record: Record) -> Iterator[Passage]:
         match event:
             case PermissionAsked(request=request):
                 self._asked[request] = event

@@ -78,7 +78,7 @@ pre.input, pre.output, pre.diff {{ background: #8882; padding: .5rem; font-size:
 
 
 class HtmlWriter:
-    """Writes a page; every text in it is escaped and stands for itself."""
+    """Writes a page; every text in it is escaped and shown literally."""
 
     def begin(self, session: SessionId) -> str:
         """The head."""
@@ -254,14 +254,14 @@ async def masked_lines(
     characters = 0
     async for record in records:
         held.append(record)
-        characters += len(_said(record) or "")
+        characters += len(_message_text(record) or "")
         if len(held) >= _WINDOW or characters >= _MOST_CHARACTERS:
             lines = _mask_records(held, environment)
             ready = max(1, len(held) - _HELD)
             for line in lines[:ready]:
                 yield line
             held = held[ready:]
-            characters = sum(len(_said(one) or "") for one in held)
+            characters = sum(len(_message_text(one) or "") for one in held)
     for line in _mask_records(held, environment):
         yield line
 
@@ -269,7 +269,7 @@ async def masked_lines(
 def _mask_records(records: Sequence[Record], environment: Mapping[str, str]) -> list[bytes]:
     texts: dict[int, str] = {}
     for stream in _streams(records):
-        masked = mask_pieces([_said(records[index]) or "" for index in stream], environment)
+        masked = mask_pieces([_message_text(records[index]) or "" for index in stream], environment)
         texts.update(zip(stream, masked, strict=True))
     return [_line(record, texts.get(index), environment) for index, record in enumerate(records)]
 
@@ -290,7 +290,7 @@ def _streams(records: Sequence[Record]) -> list[list[int]]:
     open_: dict[tuple[Any, ...], list[int]] = {}
     streams: list[list[int]] = []
     for index, record in enumerate(records):
-        if _said(record) is None:
+        if _message_text(record) is None:
             continue
         event = record.event
         key = (record.session, record.parent, type(event), *_speaker(event))
@@ -310,7 +310,7 @@ def _speaker(event: Any) -> tuple[Any, ...]:
             return ()
 
 
-def _said(record: Record) -> str | None:
+def _message_text(record: Record) -> str | None:
     match record.event:
         case (
             MessageChunk(content=TextContent(text=text))

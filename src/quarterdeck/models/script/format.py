@@ -69,9 +69,9 @@ class ScriptTextPart(Value, frozen=True, kw_only=True, tag_field="type", tag="te
 
     text: str | tuple[str, ...]
     chunks: Count | None = None
-    """In how many pieces the text is sent; one when not said."""
+    """In how many pieces the text is sent; one by default."""
     pause: Seconds | None = None
-    """Seconds after each chunk; the reply's when not said."""
+    """Seconds after each chunk; by default the reply's."""
     repeat: Count = 1
 
 
@@ -131,7 +131,7 @@ class ScriptFailure(Value, frozen=True, kw_only=True):
     body: str | dict[str, Any] | None = None
     """In place of the vendor's error body."""
     times: Count | None = None
-    """How often, per prompt; afterwards the reply's parts are played. Always when not said."""
+    """How often, per prompt; afterwards the reply's parts are played. Always by default."""
 
 
 class ScriptFault(Value, frozen=True, kw_only=True):
@@ -139,9 +139,9 @@ class ScriptFault(Value, frozen=True, kw_only=True):
 
     kind: FaultKind
     after: Annotated[int, Meta(ge=0)] | None = None
-    """How many chunks come first; all of them when not said."""
+    """How many chunks come first; all of them by default."""
     times: Count | None = None
-    """How often, per prompt; afterwards the reply is played without it. Always when not said."""
+    """How often, per prompt; afterwards the reply is played without it. Always by default."""
     seconds: Seconds = 600.0
     """How long a ``stall`` lasts before the connection is cut."""
     status: Status = 529
@@ -161,9 +161,9 @@ class ScriptReply(Value, frozen=True, kw_only=True):
 
     parts: tuple[ReplyPart, ...] = ()
     usage: TokenUsage | None = None
-    """Counted when not said: bytes divided by four, rounded up."""
+    """By default it is counted: bytes divided by four, rounded up."""
     stop: ModelStop | None = None
-    """``tool_use`` or ``end_turn`` when not said."""
+    """``tool_use`` or ``end_turn`` by default."""
     delay: Seconds = 0.0
     """Seconds before the answer begins, headers included."""
     pause: Seconds = 0.0
@@ -208,7 +208,7 @@ class Script(Value, frozen=True, kw_only=True):
     play: Literal["scenes", "sequence"] = "scenes"
     """``sequence``: each model call takes the next reply of the file, whatever is asked."""
     default: str | None = None
-    """The scene for prompts that choose none; an echo of the prompt when not said."""
+    """The scene for prompts that choose none; by default an echo of the prompt."""
 
     @classmethod
     def sequence(cls, *replies: ScriptReply | str) -> "Script":
@@ -311,7 +311,7 @@ def _scene(raw: object, where: str) -> ScriptScene:
 
 
 def _tag_parts(reply: object, where: str) -> object:
-    """Name the kind of each part, which in the file is told by its first key."""
+    """Name the kind of each part, which in the file is its first key."""
     if isinstance(reply, str):
         return {"parts": [{"type": "text", "text": reply}]}
     if not isinstance(reply, dict):

@@ -115,7 +115,7 @@ class Performance:
         self._reply = reply
         self._beats = beats
         self._input = input_bytes
-        self._said = 0
+        self._output = 0
         self._thought = 0
         self._calls = 0
 
@@ -140,12 +140,12 @@ class Performance:
     def _count(self, beat: Beat) -> None:
         match beat:
             case TextBeat(text) | ToolInputBeat(_, text):
-                self._said += len(text.encode())
+                self._output += len(text.encode())
             case ThinkingBeat(text):
                 self._thought += len(text.encode())
             case ToolStartBeat(_, name):
                 self._calls += 1
-                self._said += len(name.encode())
+                self._output += len(name.encode())
             case PauseBeat() | FaultBeat():
                 pass
             case _:
@@ -158,7 +158,7 @@ class Performance:
             return self._reply.usage
         thought = _tokens(self._thought)
         return TokenUsage(
-            input=_tokens(self._input), output=_tokens(self._said) + thought, thought=thought
+            input=_tokens(self._input), output=_tokens(self._output) + thought, thought=thought
         )
 
     @property
@@ -331,11 +331,11 @@ class PerformedParts:
                 assert_never(beat)
 
     def parts(self) -> tuple[Part, ...]:
-        """What has been told so far."""
+        """What has been sent so far."""
         return tuple(_part(kind, "".join(pieces)) for kind, pieces in self._blocks)
 
     def message(self) -> Message:
-        """What has been told so far, as the model's entry of the conversation."""
+        """What has been sent so far, as the model's entry of the conversation."""
         return Message(role="assistant", parts=self.parts())
 
 
@@ -356,7 +356,7 @@ _Trouble = TypeVar("_Trouble", ScriptFailure, ScriptFault)
 class ScriptPlayer:
     """Plays one script for any number of conversations.
 
-    Which reply comes is told by the question alone, so that a process that resumes a conversation
+    The question alone decides which reply comes, so that a process that resumes a conversation
     goes on where it stood. Only three things are remembered: how often a limited error or fault
     has happened for a prompt, how far a script in ``sequence`` is, and which call ids are taken.
     """

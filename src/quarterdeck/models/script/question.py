@@ -1,7 +1,7 @@
 """What a request asks, whatever its form.
 
 ``ScriptConversation`` reads a conversation in its order and keeps what a script can depend on. The
-place in a turn is told by the conversation itself, so that a resumed process goes on where it
+place in a turn follows from the conversation itself, so that a resumed process goes on where it
 stood.
 """
 
@@ -29,8 +29,9 @@ _TITLE = re.compile(
     r"title generator|generate [\w ,-]{0,40}title|conversation topic|new topic", re.IGNORECASE
 )
 _CWD = tuple(
-    re.compile(pattern, re.IGNORECASE)
+    re.compile(pattern, re.IGNORECASE | re.MULTILINE)
     for pattern in (
+        r"^- Working directory: (/.+)$",  # our own agent's line; the path may hold any sign
         r"primary working directory: *(/[^\s`<\"']+)",
         r"<cwd>\s*(/[^<\s]+)\s*</cwd>",
         r"working director(?:y|ies)(?: is)?:?[\s`*-]*(/[^\s`<\"',]+)",
@@ -45,7 +46,7 @@ class ScriptQuestion(Struct, frozen=True, kw_only=True):
     """One request, as a player sees it."""
 
     prompt: str
-    """The last thing the person said, without what the agent added to it."""
+    """The person's last message, without what the agent added to it."""
     turn: int = 1
     """The number of that prompt in its conversation, from 1."""
     round: int = 0
@@ -76,7 +77,7 @@ class ScriptQuestion(Struct, frozen=True, kw_only=True):
 
     @property
     def cwd(self) -> str | None:
-        """The asking agent's working directory, if it tells the model."""
+        """The asking agent's working directory, if it sends it to the model."""
         return find_cwd(self.source)
 
     def fulfils(self, when: SceneConditions) -> bool:
@@ -104,7 +105,7 @@ class ScriptConversation:
         self._calling = False
 
     def question(self, **rest: Any) -> ScriptQuestion:
-        """What the conversation has come to; ``rest`` are the fields that it does not tell."""
+        """The state of the conversation; ``rest`` are the fields that are not part of it."""
         return ScriptQuestion(
             prompt=self.prompt,
             turn=self.turn,
@@ -146,7 +147,7 @@ class ScriptConversation:
 
 
 def find_cwd(source: object) -> str | None:
-    """The working directory that is told somewhere in a request."""
+    """The working directory that a request mentions somewhere."""
     texts = list(_strings(source))
     for pattern in _CWD:
         for text in texts:

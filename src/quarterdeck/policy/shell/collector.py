@@ -15,7 +15,7 @@ __all__ = ["UNWRITTEN", "LineCollector", "split_roughly"]
 UNWRITTEN = ShellCommand(
     words=(unknown_word("…"),), doubts=("it runs commands that are not in the line",)
 )
-"""Stands for a command that only running the line would tell."""
+"""Replaces a command that is known only when the line runs."""
 
 _MAX_COMMANDS = 200
 _MAX_WRAPPERS = 8

@@ -5,9 +5,13 @@ where the two disagree, the word is not known.
 """
 
 import re
+import shlex
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+
+from .syntax_nodes import RESERVED
 
 __all__ = [
     "FED_FILE",
@@ -18,12 +22,20 @@ __all__ = [
     "Wrapping",
     "literal_word",
     "read_word",
+    "render_argv",
     "unknown_word",
 ]
 
 FED_FILE = "/dev/fd/63"
 """The name that a command gets for ``<(…)``: what other commands of the line print."""
 
+_READ_BY_SHELLS = RESERVED | frozenset(
+    (
+        *("time", "coproc", "nocorrect", "noglob", "export", "declare", "typeset", "local"),
+        *("readonly", "unset", "unsetenv", "let", "alias", "always"),
+    )
+)
+"""Names that a shell, or the grammar of one, takes for more than a program when they are bare."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,\-][A-Za-z0-9_./:=@%+,\-]*")
 _EXPANDS_AFTER_DOLLAR = re.compile(r"[A-Za-z0-9_{(\[@*#?$!'\"-]")
 _EXPANDS_IN_QUOTES = re.compile(r"[A-Za-z0-9_{(\[@*#?$!-]")
@@ -51,7 +63,7 @@ class ShellWord(Struct, frozen=True):
 
     raw: str
     value: str | None
-    """What the command gets; None when only running it would tell. For a glob, its pattern."""
+    """What the command gets; None when it is known only at run time. For a glob, its pattern."""
     glob: bool = False
     """The shell replaces it by file names."""
     tilde: bool = False
@@ -64,12 +76,26 @@ class ShellWord(Struct, frozen=True):
 
 
 def literal_word(text: str) -> ShellWord:
-    """Make a word that stands for itself."""
+    """Make a literal word."""
     return ShellWord(text, text)
 
 
+def render_argv(argv: Sequence[str]) -> str:
+    """Write an argument vector as a line from which a shell reads just these words.
+
+    The first word is never an assignment or a keyword: it names the program. Never raises.
+    """
+    return " ".join(_quoted(word, is_first=at == 0) for at, word in enumerate(argv))
+
+
+def _quoted(word: str, *, is_first: bool) -> str:
+    # shlex leaves "=" bare: first it makes an assignment, and "=ls" is a program's file in zsh.
+    is_read = word.startswith("=") or (is_first and ("=" in word or word in _READ_BY_SHELLS))
+    return f"'{word}'" if is_read and shlex.quote(word) == word else shlex.quote(word)
+
+
 def unknown_word(raw: str) -> ShellWord:
-    """Make a word that only running the line would tell."""
+    """Make a word that is known only when the line runs."""
     return ShellWord(raw, None)
 
 
@@ -215,8 +241,8 @@ def _decode_ansi(body: str) -> str | None:
 
 
 Wrapping: TypeAlias = Literal["none", "transparent", "also", "opaque"]
-"""How a command stands to those it runs: it runs none; leave for them is leave for it; it needs
-leave itself and so do they; what it runs cannot be known."""
+"""How a command relates to those it runs: it runs none; permission for them is permission for
+it; it needs permission itself and so do they; what it runs cannot be known."""
 
 
 class ShellCommand(Struct, frozen=True, kw_only=True):
@@ -238,7 +264,7 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str | None:
-        """The program's name without its directory; None when only running would tell."""
+        """The program's name without its directory; None when it is known only at run time."""
         exact = self.words[0].exact
         return None if exact is None else exact.rsplit("/", 1)[-1]
 

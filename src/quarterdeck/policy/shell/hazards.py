@@ -10,7 +10,7 @@ from .program_entry import ProgramOptions
 from .program_options import options_of, reaching_word
 from .wrappers import ALL_SHELLS, INTERPRETERS, RUNNERS
 
-__all__ = ["deletes_words", "leading_words", "never_standing", "reaching_word_of"]
+__all__ = ["deletes_words", "leading_words", "never_lasting", "reaching_word_of"]
 
 _DANGEROUS = frozenset(
     (
@@ -86,7 +86,7 @@ _CODE_OPTIONS = ("-c", "-e", "-E", "-p", "-r", "--eval", "--print")
 _DELETING = frozenset(("rm", "rmdir", "mv", "shred", "unlink", "chmod", "chown", "chgrp", "trash"))
 
 
-def never_standing(command: ShellCommand) -> str | None:
+def never_lasting(command: ShellCommand) -> str | None:
     """Say why no standing permission is offered for a command; None when one may be."""
     name = command.name
     if name is None:
@@ -95,7 +95,7 @@ def never_standing(command: ShellCommand) -> str | None:
     if (harm := _lasting_harm(name, words)) is not None:
         return f"{harm} can do lasting harm"
     if (inner := _run_by(command)) is not None:
-        return never_standing(inner)
+        return never_lasting(inner)
     if name in ALL_SHELLS or command.wrapping == "opaque":
         return f"what {name!r} runs is not certain"
     if name in INTERPRETERS - _TEXT_TOOLS or name.startswith("python"):
@@ -143,7 +143,7 @@ def _run_by(command: ShellCommand) -> ShellCommand | None:
 def leading_words(command: ShellCommand) -> int:
     """Return how many first words say what a command is, so that others may follow; 0: none.
 
-    Only what has an entry that says so: of another program nobody knows what more words do.
+    Only what has an entry that says so: for another program the effect of more words is unknown.
     """
     if (inner := _run_by(command)) is not None:
         found = leading_words(inner)
@@ -183,7 +183,7 @@ def _leading(options: ProgramOptions, words: list[str | None]) -> int:
 def reaching_word_of(command: ShellCommand, named: int) -> str | None:
     """Return a word beyond the first ``named`` that an open end must not cover.
 
-    What a wrapper runs is held against the options of that program: ``bash(uv run pytest:*)``
+    What a wrapper runs is compared with the options of that program: ``bash(uv run pytest:*)``
     covers no option that ``bash(pytest:*)`` would not.
     """
     if command.wrapping not in ("transparent", "opaque"):

@@ -3,7 +3,7 @@
 It says yes to what it understands whole, in the same way as bash, dash and zsh would: plain words,
 quotes, file patterns, ``&& || ; |`` and line ends, and redirections to ``/dev/null`` or to another
 descriptor. Anything else is no line of this grammar, and a person is asked: no attempt is made to
-tell harmless expansions, tests, loops or here-documents from harmful ones.
+distinguish harmless expansions, tests, loops or here-documents from harmful ones.
 
     line      = { END } pipeline { separator pipeline } [ ";" ] { END }
     pipeline  = command { "|" { END } command }
@@ -230,7 +230,7 @@ class _WordReader:
 
     def run(self, start: int) -> ShellWord:
         line = self.line
-        # "=ls" is a program's file in zsh, "~name" somebody's home, "~+" and "~1" directories.
+        # "=ls" is a program's file in zsh, "~name" a user's home, "~+" and "~1" directories.
         if line.text[start] == "=" or (line.text[start] == "~" and not self._is_home(start)):
             raise _NotPlainError
         while line.at < len(line.text) and line.text[line.at] not in _WORD_END:

@@ -1,4 +1,4 @@
-"""What the options of programs can do, held against the words of a command.
+"""What the options of programs can do, matched with the words of a command.
 
 ``reaching_word`` finds the first word of a command that reaches beyond what the command's name
 lets expect: an option that runs a program, loads code or settings, writes a file that it names, or
@@ -52,7 +52,7 @@ _UNKNOWN = _UnknownProgram()
 
 @lru_cache(maxsize=1)
 def _table() -> tuple[dict[str, ProgramOptions], frozenset[str]]:
-    # Imported at the first command line: whoever decides about none need not read them.
+    # Imported at the first command line: without one they are not needed.
     from . import programs_build, programs_git, programs_languages, programs_services
     from . import programs_system as system
 
@@ -94,7 +94,7 @@ def reaching_word(words: tuple[ShellWord, ...], named: int, first: int = 0) -> s
 
 
 def has_unknown_word(words: tuple[ShellWord, ...]) -> bool:
-    """Say whether a word that only running the line would tell may be more than text for people."""
+    """Say whether a word that is known only at run time may be more than text for people."""
     walk = _Walk(options_of(words[0].exact or "") or _UNKNOWN)
     for word in words[1:]:
         reaches = walk.step(word)
@@ -104,7 +104,7 @@ def has_unknown_word(words: tuple[ShellWord, ...]) -> bool:
 
 
 class _Walk:
-    """The words of one command, held against what is known of its options."""
+    """The words of one command, matched with what is known of its options."""
 
     def __init__(self, program: ProgramOptions) -> None:
         self.value_next = False

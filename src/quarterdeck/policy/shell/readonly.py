@@ -310,7 +310,7 @@ def _xxd(words: tuple[ShellWord, ...]) -> ReadOnlyUse | None:
 
 
 def _strings(words: tuple[ShellWord, ...]) -> ReadOnlyUse | None:
-    # "@file" stands for the options in that file.
+    # "@file" is replaced by the options in that file.
     if any((word.value or "@").startswith("@") for word in words):
         return None
     return _read(COMMANDS["strings"], words)

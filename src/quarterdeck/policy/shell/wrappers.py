@@ -327,7 +327,7 @@ def _opaque(words: tuple[ShellWord, ...], inner_at: int) -> Unwrapped:
 
 
 def _is_unwritten(words: tuple[ShellWord, ...]) -> bool:
-    """Say whether an opaque wrapper may run a program whose name only running it would tell."""
+    """Say whether an opaque wrapper may run a program whose name is known only at run time."""
     name = _program(words[0])
     if name in ("eval", "trap", "su", "ssh", "watch", "source", ".") or name in ALL_SHELLS:
         return any(word.value is None for word in words[1:])

@@ -27,7 +27,7 @@ Color: TypeAlias = int | tuple[int, int, int] | None
 """A place in the palette of 256, red green blue, or the terminal's own."""
 CursorShape: TypeAlias = Literal["block", "underline", "bar"]
 Mouse: TypeAlias = Literal["", "press", "drag", "any"]
-"""What of the mouse a program wants to hear: nothing, buttons, moves while one is held too, all."""
+"""Mouse events that a program wants: none, buttons, moves while one is held too, all."""
 
 
 class Style(Struct, frozen=True, gc=False):
@@ -92,7 +92,7 @@ class TerminalModes(Struct, frozen=True, kw_only=True):
 
 
 def mouse_of(modes: Collection[int]) -> Mouse:
-    """What of the mouse a program wants to hear, by the private modes that are on."""
+    """The mouse events that a program wants, by the private modes that are on."""
     if 1003 in modes:
         return "any"
     if 1002 in modes:

@@ -178,7 +178,7 @@ class AvtEmulator:
     def wraps(self, first: int, count: int) -> tuple[int, ...]:
         """Of rows from the ``first``: where each is wrapped.
 
-        It does not tell whether the last column is blank or had no room for a wide character.
+        It does not show whether the last column is blank or had no room for a wide character.
         """
         first = max(first, 0)
         unwrapper = TextUnwrapper()
@@ -210,7 +210,7 @@ class AvtEmulator:
     def snapshot(self, history: int = 2000) -> bytes:
         """Bytes that draw the same on an empty terminal of the same size.
 
-        On the alternate screen without what is above: avt does not tell it then.
+        On the alternate screen without what is above: avt does not expose it then.
         """
         parts = [] if self.modes.alternate_screen else self._drawn_above(history)
         # It writes some orders in one byte, which means something else to others.

@@ -39,7 +39,7 @@ _BYTES = 64 * 1024 * 1024
 _UNFINISHED = 64 * 1024
 """Most bytes of a sequence that are kept for a viewer who comes before its end."""
 _FOREGROUND, _BACKGROUND = (0xD0, 0xD0, 0xD0), (0x10, 0x10, 0x10)
-"""What programs are told that ask for the terminal's colours: a dark one."""
+"""The answer to programs that ask for the terminal's colours: a dark one."""
 _CELL = (8, 16)
 _SOFTLY = b"\x1b[?1;6;69l\x1b[?25h\x1b[4l\x1b>\x1b[r\x1b[0m\x1b(B\x1b)B\x0f\x1b[H\x1b7"
 """A soft reset, which the library does not know; the cursor has to go back after it."""

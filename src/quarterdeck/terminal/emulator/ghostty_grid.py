@@ -269,12 +269,12 @@ class GhosttyGrid:
 
 
 def may_hide(line: str) -> bool:
-    """A row of which the library may not have written all; only the cells tell."""
+    """A row of which the library may not have written all; only the cells show it."""
     return not line or (" " in line and "\x1b" in line)
 
 
 def shown_row(line: str, row: GhosttyGrid) -> str:
-    """A row as the library has written it, mended."""
+    """A row as the library has written it, repaired."""
     if not line:
         return _painted(row.cells())
     if not may_hide(line):
@@ -350,7 +350,7 @@ def _mended(line: str, cells: bytes, row: GhosttyGrid) -> str:
 
 
 def _kinds(cells: bytes, row: GhosttyGrid) -> str:
-    """For each character of a row ``b`` where it stands for nothing written, else ``c``."""
+    """For each character of a row ``b`` where nothing was written, else ``c``."""
     cells = cells.ljust(-(-len(cells) // _SIZE) * _SIZE, b"\0")
     kinds: list[str] = []
     for column, cell in enumerate(memoryview(cells).cast("Q").tolist()):

@@ -80,7 +80,7 @@ def unfinished_sequence(terminal: Any) -> bytes:
     lib.ghostty_terminal_continuation_buf(terminal, ffi.NULL, 0, needed)
     data = ffi.new("uint8_t[]", max(int(needed[0]), 1))
     if lib.ghostty_terminal_continuation_buf(terminal, data, len(data), needed):
-        return b"\x1b]0"  # too long to be kept: a string that nobody knows, until its end
+        return b"\x1b]0"  # too long to be kept: an unknown string, until its end
     return ffi.buffer(data, needed[0])[:]
 
 

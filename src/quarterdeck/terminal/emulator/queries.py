@@ -1,6 +1,6 @@
 """What programs ask their terminal, and the answers, for an emulator that gives none itself.
 
-A program that asks and hears nothing waits, some of them for seconds and some for ever.
+A program that asks and gets no answer waits, some of them for seconds and some for ever.
 """
 
 import re
@@ -55,7 +55,7 @@ _FIXED = {
 class QueryResponder:
     """Finds queries in what a program writes, wherever it is cut, and knows the answers.
 
-    It also keeps the modes and the title, for an emulator that does not tell them. With
+    It also keeps the modes and the title, for an emulator that does not expose them. With
     ``windowed`` it only looks for what needs a window: sizes in pixels, the colour scheme, and the
     cursor's shape.
     """
@@ -158,7 +158,7 @@ class QueryResponder:
             case "", "18", "t":
                 return f"\x1b[8;{rows};{columns}t".encode()
             case "?", number, "$p" if number.isdigit():
-                return f"\x1b[?{number};{self._told(int(number))}$y".encode()
+                return f"\x1b[?{number};{self._mode_report(int(number))}$y".encode()
             case "?", _, "h" | "l":
                 self._switch(numbers, last == "h")
             case _, _, "u":
@@ -167,7 +167,7 @@ class QueryResponder:
                 pass
         return b""
 
-    def _told(self, mode: int) -> int:
+    def _mode_report(self, mode: int) -> int:
         if mode not in _KNOWN:
             return 0
         return 1 if mode in self._on else 2

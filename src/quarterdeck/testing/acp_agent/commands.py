@@ -63,7 +63,7 @@ async def request_permission(work: PromptRun, call: acp.ToolCall) -> str:
 
 
 def _call(work: PromptRun, action: DiskAction) -> acp.ToolCall:
-    """How it tells of a action."""
+    """The call that reports an action."""
     content: tuple[ToolCallContent, ...] = ()
     locations: tuple[ToolCallLocation, ...] = ()
     if action.kind == "edit":
@@ -166,8 +166,8 @@ async def _history(work: PromptRun, rest: str) -> None:
     await work.say(" | ".join(earlier) or "(nothing)")
 
 
-async def _told(work: PromptRun, rest: str) -> None:
-    await work.say(" | ".join([work.session.model, work.session.mode, *work.session.told]))
+async def _report_prompts(work: PromptRun, rest: str) -> None:
+    await work.say(" | ".join([work.session.model, work.session.mode, *work.session.prompts]))
 
 
 async def _tool(work: PromptRun, rest: str) -> None:
@@ -180,7 +180,7 @@ async def _tool(work: PromptRun, rest: str) -> None:
 
 
 async def _ask(work: PromptRun, rest: str) -> None:
-    """A tool call that needs leave; says what was chosen."""
+    """A tool call that needs permission; says what was chosen."""
     call = work.call_id()
     title = rest or "run a command"
     raw = {"command": title}
@@ -391,7 +391,7 @@ COMMANDS: dict[str, Callable[[PromptRun, str], Awaitable[None]]] = {
     "flood": lambda work, rest: _stream(work, rest or "20000"),
     "wait": _wait,
     "history": _history,
-    "told": _told,
+    "told": _report_prompts,
     "tool": _tool,
     "ask": _ask,
     "asks": _asks,

@@ -168,7 +168,7 @@ async def _long(work: PromptRun, rest: str) -> None:
 
 
 async def _tokens(work: PromptRun, rest: str) -> None:
-    """Report the turn's tokens with the answer: read, said, cached besides."""
+    """Report the turn's tokens with the answer: input, output, cached besides."""
     read, written, cached, *_ = (*(int(word) for word in rest.split()), 0, 0, 0)
     work.usage = acp.Usage(
         total_tokens=read + written + cached,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from quarterdeck.wire.acp import schema as acp
-from quarterdeck.wire.acp.connection import AcpConnection
+from quarterdeck.wire.acp.connection import AcpConnection, Router
 from quarterdeck.wire.acp.extensions import (
     SESSION_STEERING,
     STEERING_SUPPORTED,
@@ -19,7 +19,6 @@ from quarterdeck.wire.acp.extensions import (
     SteeringResponse,
 )
 from quarterdeck.wire.acp.methods import Method
-from quarterdeck.wire.acp.router import Router
 from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.rpc import ByteStream, stdio_stream
@@ -75,29 +74,58 @@ _SET_MODEL: Method[_SetModel, acp.Empty] = Method(
 
 def options() -> argparse.ArgumentParser:
     """The ways in which the agent can be made to misbehave."""
-    parser = argparse.ArgumentParser(prog="acp-agent", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="acp-agent",
+        description="A fake agent that speaks ACP on stdin and stdout; its prompts are commands.",
+    )
     add = parser.add_argument
     state = os.environ.get("FAKE_STATE")
     kept = Path(state) if state else None
-    add("--state", type=Path, default=kept, help="keep sessions here; also by $FAKE_STATE")
-    add("--protocol-version", type=int, default=1, help="answer initialize with this version")
-    add("--banner", help="print this line on stdout before anything else")
-    add("--exit-at-start", type=int, help="exit with this code at once")
-    add("--slow-start", type=float, default=0.0, help="seconds before anything is read")
-    add("--needs-login", action="store_true", help="session/new fails until authenticate")
-    add("--terminal-login", action="store_true", help="offer a login in a terminal as well")
-    add("--more-logins", action="store_true", help="offer further logins: _meta, env_var, refused")
-    add("--login-file", type=Path, help="who has written this file is logged in")
-    add("--type", action="store_true", help="be the login in a terminal: write --login-file, leave")
+    add(
+        "--state",
+        type=Path,
+        default=kept,
+        help="directory to keep sessions in; default: $FAKE_STATE",
+    )
+    add(
+        "--protocol-version",
+        type=int,
+        default=1,
+        help="protocol version in the answer to initialize",
+    )
+    add("--banner", help="line to print on stdout before anything else")
+    add("--exit-at-start", type=int, help="exit at once with this code")
+    add("--slow-start", type=float, default=0.0, help="seconds to wait before reading anything")
+    add(
+        "--needs-login",
+        action="store_true",
+        help="refuse session/new until authenticate was called",
+    )
+    add("--terminal-login", action="store_true", help="also offer a login in a terminal")
+    add("--more-logins", action="store_true", help="offer more logins: _meta, env_var, refused")
+    add("--login-file", type=Path, help="file whose existence means that login was done")
+    add(
+        "--type",
+        action="store_true",
+        help="act as the login in a terminal: write --login-file and exit",
+    )
     add("--no-resume", action="store_true", help="offer load, but neither resume nor fork")
-    add("--old-models", action="store_true", help="models as they were before options")
-    add("--no-settings", action="store_true", help="neither modes nor options nor models")
-    add("--able", action="store_true", help="take further directories and a system prompt")
+    add(
+        "--old-models",
+        action="store_true",
+        help="offer models in the old form, before config options",
+    )
+    add("--no-settings", action="store_true", help="offer no modes, options or models")
+    add("--able", action="store_true", help="accept more directories and a system prompt")
     add("--no-load", action="store_true", help="offer neither load, resume nor list")
     add("--ignore-cancel", action="store_true", help="never react to session/cancel")
-    add("--update-first", action="store_true", help="send an update before session/new's answer")
-    add("--no-steering", action="store_true", help="take no message while a turn runs")
-    add("--silent", action="store_true", help="read and never answer")
+    add(
+        "--update-first",
+        action="store_true",
+        help="send an update before the answer to session/new",
+    )
+    add("--no-steering", action="store_true", help="accept no message while a turn runs")
+    add("--silent", action="store_true", help="read, but never answer")
     return parser
 
 
@@ -198,7 +226,7 @@ class FakeAgent:
         saved = self._sessions.new(request.cwd)
         if self._settings.update_first:
             await self._work(saved).update(acp.AgentMessageChunk(content=text("too early")))
-        saved.told = [
+        saved.prompts = [
             *(block.text for block in _texts(request.system_prompt)),
             *request.additional_directories,
             *(server.name for server in request.mcp_servers),

@@ -23,7 +23,7 @@ class SavedSession(Struct):
     mode: str = "ask"
     model: str = "fake-1"
     title: str | None = None
-    told: list[str] = field(default_factory=list[str])
+    prompts: list[str] = field(default_factory=list[str])
     """System prompt, further directories and tool servers that it was opened with."""
     exchanges: list[FakeExchange] = field(default_factory=list[FakeExchange])
 

@@ -43,14 +43,14 @@ _UNASKED: dict[str, frozenset[DiskActionKind]] = {
     "acceptEdits": frozenset(("read", "edit")),
     "bypassPermissions": frozenset(("read", "edit", "run")),
 }
-"""What it does in each mode of its own without asking; a hook hears of it all the same."""
+"""What it does in each mode of its own without asking; hooks are called all the same."""
 
 
 class FakeClaudeFailedError(Exception):
     """The turn ends by an error: its text, the result's subtype, the status of the API."""
 
-    def __init__(self, told: str, subtype: str = "success", status: int | None = 500) -> None:
-        super().__init__(told)
+    def __init__(self, tool_data: str, subtype: str = "success", status: int | None = 500) -> None:
+        super().__init__(tool_data)
         self.subtype = subtype
         self.status = status
 
@@ -71,7 +71,10 @@ class CommandContext(Protocol):
 
 
 def run_line(program: CommandContext, line: str) -> None:
-    """Do what one line says; one that is no command is echoed. Raises TurnAbortedError, Failed."""
+    """Do what one line says; one that is no command is echoed.
+
+    Raises TurnAbortedError, FakeClaudeFailedError.
+    """
     output = program.output
     if output.interrupted.is_set():
         raise TurnAbortedError
@@ -105,7 +108,7 @@ def _tool(program: CommandContext, rest: str) -> None:
 def _permitted(
     output: FakeClaudeOutput, call: str, name: str, given: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """The input to use if it is allowed; else the refusal is told."""
+    """The input to use if it is allowed; else the refusal is sent."""
     if output.mode == "bypassPermissions":
         return given
     asked = {"tool_name": name, "input": given, "tool_use_id": call}
@@ -130,7 +133,7 @@ def _ask(program: CommandContext, rest: str) -> None:
     allowed = _permitted(output, call, "Bash", given)
     if allowed is not None:
         data = {"stdout": "ran", "stderr": "", "interrupted": False}
-        output.result(call, f"ran {allowed['command']}", told=data)
+        output.result(call, f"ran {allowed['command']}", tool_data=data)
     output.say("denied" if allowed is None else "allowed")
 
 
@@ -147,12 +150,12 @@ def _write(program: CommandContext, rest: str) -> None:
     before = path.read_text() if path.exists() else None
     path.write_text(allowed["content"])
     data = {"type": "create", "filePath": str(path), "content": content, "originalFile": before}
-    output.result(call, f"File created successfully at: {path}", told=data)
+    output.result(call, f"File created successfully at: {path}", tool_data=data)
     output.say("allowed")
 
 
 def _announced(output: FakeClaudeOutput, action: DiskAction) -> tuple[str, str, dict[str, Any]]:
-    """Tell of a call; returns its id, the tool's name and its input."""
+    """Report a call; returns its id, the tool's name and its input."""
     name, field = _TOOLS[action.kind]
     given = {field: action.target if action.kind == "run" else action.path}
     if action.kind == "edit":
@@ -161,7 +164,7 @@ def _announced(output: FakeClaudeOutput, action: DiskAction) -> tuple[str, str, 
 
 
 def _do(program: CommandContext, rest: str) -> None:
-    """Do it, after the hook has heard of it and, where its mode asks, with permission."""
+    """Do it, after the hook was called and, where its mode asks, with permission."""
     output, action = program.output, parse_action(rest)
     call, name, given = _announced(output, action)
     decision = program.hook(name, given, call)
@@ -178,7 +181,7 @@ def _do(program: CommandContext, rest: str) -> None:
 
 
 def _sneak(name: str) -> Callable[[CommandContext, str], None]:
-    """Do it and tell of it; neither the hook nor anybody is asked."""
+    """Do it and report it, without the hook and without asking."""
 
     def sneak(program: CommandContext, rest: str) -> None:
         action = parse_sneak(name, rest)

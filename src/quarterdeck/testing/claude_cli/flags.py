@@ -27,6 +27,7 @@ _VALUES = {
     "--model": "model",
     "--resume": "resume",
     "-r": "resume",
+    "--resume-session-at": "resume_at",
     "--session-id": "session_id",
     "--append-system-prompt": "system_prompt",
     "--name": "name",
@@ -55,9 +56,9 @@ class FakeClaudeFlags:
     prompt: list[str] = field(default_factory=list[str])
 
 
-def refuse(told: str) -> None:
+def refuse(reason: str) -> None:
     """Say why and leave, as the real one does."""
-    sys.stderr.write(f"{told}\n")
+    sys.stderr.write(f"{reason}\n")
     sys.stderr.flush()
     sys.exit(1)
 
@@ -110,6 +111,8 @@ def _check(flags: FakeClaudeFlags) -> None:
         refuse("Error: When using --print, --output-format=stream-json requires --verbose")
     if "fork" in flags.switches and "resume" not in values:
         refuse("Error: --fork-session can only be used with --resume or --continue")
+    if "resume_at" in values and "resume" not in values:
+        refuse("Error: --resume-session-at requires --resume")
     _check_id(flags)
 
 

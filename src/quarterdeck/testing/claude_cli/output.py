@@ -5,6 +5,7 @@ import sys
 import threading
 from collections import deque
 from typing import Any
+from uuid import uuid4
 
 from .flags import FakeClaudeFlags
 
@@ -33,8 +34,10 @@ class FakeClaudeOutput:
         self.interrupted = threading.Event()
         self.parent: str | None = None
         self.calls = 0
-        self.said: list[str] = []
+        self.texts: list[str] = []
         """The text of the last message."""
+        self.entries: list[str] = []
+        """The ids of what this turn added to the conversation."""
         self._lock = threading.Lock()
         self._heard = threading.Condition()
         self._answers: dict[str, dict[str, Any]] = {}
@@ -49,7 +52,11 @@ class FakeClaudeOutput:
         return self._numbers[0]
 
     def line(self, line: dict[str, Any]) -> None:
-        """Print an object."""
+        """Print an object; what is part of the conversation has an id."""
+        if line["type"] in ("assistant", "user"):
+            line = {"uuid": str(uuid4()), **line}
+            if line.get("parent_tool_use_id") is None:
+                self.entries.append(line["uuid"])
         self.raw(json.dumps({**line, "session_id": self.session}).encode() + b"\n")
 
     def raw(self, data: bytes) -> None:
@@ -65,7 +72,7 @@ class FakeClaudeOutput:
         self._open("text")
         assert self._block is not None
         self._block.append(text)
-        self.said.append(text)
+        self.texts.append(text)
         self._event("content_block_delta", delta={"type": "text_delta", "text": text})
 
     def think(self, text: str) -> None:
@@ -93,15 +100,17 @@ class FakeClaudeOutput:
         self.end_message("tool_use")
         return call
 
-    def result(self, call: str, content: Any, *, failed: bool = False, told: Any = None) -> None:
+    def result(
+        self, call: str, content: Any, *, failed: bool = False, tool_data: Any = None
+    ) -> None:
         """What a tool call gave."""
         block = {"type": "tool_result", "tool_use_id": call, "content": content}
         if failed:
             block["is_error"] = True
         message = {"role": "user", "content": [block]}
         line: dict[str, Any] = {"type": "user", "message": message}
-        if told is not None:
-            line["tool_use_result"] = told
+        if tool_data is not None:
+            line["tool_use_result"] = tool_data
         self.line({**line, "parent_tool_use_id": self.parent})
 
     def end_message(self, stop: str | None = "end_turn") -> None:
@@ -127,7 +136,7 @@ class FakeClaudeOutput:
             return
         self._message = f"msg_{self.session[:8]}_{self.number()}"
         self._index = 0
-        self.said = []
+        self.texts = []
         self._event("message_start", message=self._body([]))
 
     def _close_block(self) -> None:

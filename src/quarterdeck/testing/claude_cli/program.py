@@ -34,11 +34,13 @@ class FakeClaude:
         self._state = Path(state) if state else None
         self.memory: list[str] = []
         """The prompts of the session."""
+        self._entries: list[list[str]] = []
+        """The ids of what each of its turns added to the conversation."""
         self.servers = _servers(flags)
         self.stop = "end_turn"
         self.exit_code: int | None = None
         self._hooks: list[str] = []
-        """Callbacks that want to hear of every call before it is done."""
+        """Callbacks that are called before every call is done."""
         self._total = 0.0
         self._results = 0
         self._prompts: queue.Queue[dict[str, Any] | None] = queue.Queue()
@@ -59,19 +61,30 @@ class FakeClaude:
             return fresh
         file = self._file(resumed)
         if file is None or not file.exists():
-            _refuse_resume(resumed)
+            _refuse_resume(resumed, f"No conversation found with session ID: {resumed}")
         else:
-            self.memory = json.loads(file.read_text())
+            kept = json.loads(file.read_text())
+            self.memory, self._entries = kept["prompts"], kept["entries"]
+        if (entry := flags.values.get("resume_at")) is not None:
+            self._go_back(resumed, entry)
         return fresh if "fork" in flags.switches else resumed
+
+    def _go_back(self, session: str, entry: str) -> None:
+        """Forget what came after an entry."""
+        found = [number for number, ids in enumerate(self._entries, 1) if entry in ids]
+        if not found or "keeps-conversation" in self.quirks:
+            _refuse_resume(session, f"No message found with message.uuid of: {entry}")
+        del self.memory[found[0] :], self._entries[found[0] :]
 
     def _file(self, session: str) -> Path | None:
         return self._state / f"claude-{session}.json" if self._state is not None else None
 
-    def _remember(self, prompt: str) -> None:
-        self.memory.append(prompt)
+    def _remember(self) -> None:
+        """Keep the conversation so far."""
         file = self._file(self.output.session)
         if file is not None:
-            file.write_text(json.dumps(self.memory))
+            entries = [*self._entries, self.output.entries]
+            file.write_text(json.dumps({"prompts": self.memory, "entries": entries}))
 
     # Listening
 
@@ -132,7 +145,7 @@ class FakeClaude:
             self._refuse(id_, f"Unsupported control request subtype: {subtype}")
 
     def hook(self, tool: str, given: dict[str, Any], call: str) -> str:
-        """Let the hooks hear of a call: ``deny``, ``ask``, or nothing. Raises TurnAbortedError."""
+        """Call the hooks for a call: ``deny``, ``ask``, or nothing. Raises TurnAbortedError."""
         data = {"hook_event_name": "PreToolUse", "tool_name": tool, "tool_input": given}
         for name in self._hooks:
             answer = self.output.ask(
@@ -207,7 +220,9 @@ class FakeClaude:
         output = self.output
         self.stop = "end_turn"
         prompt = _text(line["message"]["content"])
-        self._remember(prompt)
+        self.memory.append(prompt)
+        output.entries = []
+        self._remember()
         init: dict[str, Any] = {"type": "system", "subtype": "init", "model": output.model}
         servers = [{"name": name, "status": "failed"} for name in self.servers]
         output.line(
@@ -283,7 +298,7 @@ class FakeClaude:
             "type": "result",
             "subtype": "success",
             "is_error": False,
-            "result": "".join(self.output.said),
+            "result": "".join(self.output.texts),
             "usage": {"input_tokens": 11 * calls, "output_tokens": 7 * calls},
             "total_cost_usd": self._total,
             "modelUsage": {self.output.model: {**usage, "contextWindow": 200_000}},
@@ -294,6 +309,8 @@ class FakeClaude:
         }
         self._results += 1
         self._read.clear()
+        self._remember()
+        self._entries.append(self.output.entries)
         self.output.line({**result, **fields})
         if self.exit_code is not None:
             os._exit(self.exit_code)
@@ -317,8 +334,7 @@ def _servers(flags: FakeClaudeFlags) -> list[str]:
     return found
 
 
-def _refuse_resume(session: str) -> None:
-    text = f"No conversation found with session ID: {session}"
+def _refuse_resume(session: str, text: str) -> None:
     result = {"type": "result", "subtype": "error_during_execution", "is_error": True}
     print(json.dumps({**result, "errors": [text], "session_id": session}), flush=True)  # noqa: T201
     refuse(text)

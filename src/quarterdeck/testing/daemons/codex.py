@@ -183,7 +183,7 @@ class FakeCodex:
 
     Args:
         url: where, as ``--listen`` takes it; nowhere if empty.
-        token: what it wants to be told; empty: nothing.
+        token: the token that it expects; empty: none.
         cuts: of each connection, one after another, how many bytes are sent before it is cut;
             connections beyond these are not cut.
         like: a server that is over, and whose threads this one has, at rest.
@@ -353,7 +353,10 @@ class FakeCodex:
                 raise _RefusedError(f"no rollout found for thread id {params['threadId']}")
             while memory.id in self._threads:  # without FAKE_STATE nothing tells them apart
                 memory.id = f"{memory.id}-{len(self._threads) + 1}"
-            thread = self._threads[memory.id] = CodexThread(self, memory)
+            parent, thread = thread, CodexThread(self, memory)
+            self._threads[memory.id] = thread
+            if method == "thread/fork" and params.get("lastTurnId") is not None:
+                thread.become_copy(parent, params["lastTurnId"])
         thread.clients.add(client)
         thread.approval = params.get("approvalPolicy") or thread.approval
         if method == "thread/resume":

@@ -66,7 +66,7 @@ class CodexThread:
         self.approval = "on-request"
         """When it asks: in ``untrusted`` about all but reading, else about nothing here."""
         self.clients: set[FakeCodexClient] = set()
-        """Who hears it."""
+        """The clients that receive its notifications."""
         self.turns: list[dict[str, Any]] = []
         """Oldest first, each with its complete items."""
 
@@ -80,6 +80,15 @@ class CodexThread:
         thread = CodexThread(server, self._memory)
         thread.turns, thread._usage = self.turns, self._usage
         return thread
+
+    def become_copy(self, parent: "CodexThread | None", last: str) -> None:
+        """Hold what another thread had up to one of its turns."""
+        turns = parent.turns if parent is not None else []
+        count = next((n + 1 for n, turn in enumerate(turns) if turn["id"] == last), len(turns))
+        self.turns = list(turns[:count])
+        if parent is not None:
+            kept = len(parent.prompts) - len(turns) + count
+            self._memory.prompts = list(parent.prompts[:kept])
 
     @property
     def is_active(self) -> bool:
@@ -190,18 +199,18 @@ class CodexThread:
         self.tell("thread/tokenUsage/updated", tokenUsage=self._usage)
 
     def tell_usage(self, client: FakeCodexClient) -> None:
-        """Tell a client that has just come how many tokens were used, if any were."""
+        """Send a new client how many tokens were used, if any were."""
         if self._usage is not None:
             where = {"threadId": self.id, "turnId": self._turn, "tokenUsage": self._usage}
             client.put({"method": "thread/tokenUsage/updated", "params": where})
 
     def tell(self, method: str, **params: Any) -> None:
-        """Tell everybody something."""
+        """Send every client a notification."""
         where = {"threadId": self.id, "turnId": self._turn}
         self.put({"method": method, "params": {**where, **params}})
 
     def put(self, message: dict[str, Any]) -> None:
-        """Send everybody a message."""
+        """Send every client a message."""
         for client in list(self.clients):
             client.put(message)
 
@@ -245,7 +254,7 @@ class CodexThread:
         self._complete(_finished(item, "completed"))
 
     async def ask(self, title: str) -> bool:
-        """Run a shell command that needs leave."""
+        """Run a shell command that needs permission."""
         self._end_item()
         item = self._command(title)
         self.tell("item/started", item=item)
@@ -300,11 +309,11 @@ class CodexThread:
         }
 
     async def plan(self, steps: list[str]) -> None:
-        """Tell a plan."""
+        """Send a plan."""
         self.tell("turn/plan/updated", plan=[{"step": s, "status": "pending"} for s in steps])
 
     async def unknown(self, text: str) -> None:
-        """Tell something that nobody knows."""
+        """Send a notification of an unknown kind."""
         self.tell("thread/mystery", text=text)
 
     async def garbage(self, count: int) -> None:

@@ -28,7 +28,7 @@ class FakeServerFailedError(Exception):
 
 
 class FakeTurnOutput(Protocol):
-    """How a server tells what its model does in one turn."""
+    """How a server reports what its model does in one turn."""
 
     @property
     def prompts(self) -> list[str]:
@@ -52,22 +52,22 @@ class FakeTurnOutput(Protocol):
         ...
 
     async def ask(self, title: str) -> bool:
-        """Run a shell command that needs leave; returns whether it was given."""
+        """Run a shell command that needs permission; returns whether it was given."""
         ...
 
     async def act(self, action: DiskAction, *, asks: bool = True) -> str | None:
         """Do something, with permission where the client wants to be asked; None: it was refused.
 
-        Not ``asks``: nobody is asked, whatever the client wants.
+        Not ``asks``: no permission is requested, whatever the client wants.
         """
         ...
 
     async def plan(self, steps: list[str]) -> None:
-        """Tell a plan."""
+        """Send a plan."""
         ...
 
     async def unknown(self, text: str) -> None:
-        """Tell something that nobody knows."""
+        """Send a notification of an unknown kind."""
         ...
 
     async def garbage(self, count: int) -> None:
@@ -79,7 +79,7 @@ async def run_prompt(output: FakeTurnOutput, prompt: str) -> None:
     """Do what each line says; one that is no command is echoed.
 
     Raises:
-        Failed: the model was told to fail.
+        FakeServerFailedError: the prompt makes the model fail.
     """
     lines = prompt.split("\n")
     while lines:
@@ -120,7 +120,7 @@ async def _do(output: FakeTurnOutput, rest: str) -> None:
 
 
 async def _sneak(output: FakeTurnOutput, action: DiskAction) -> None:
-    """Do it and tell of it; nobody is asked."""
+    """Do it and report it, without asking."""
     await output.act(action, asks=False)
 
 
@@ -160,7 +160,7 @@ async def _crash(output: FakeTurnOutput, rest: str) -> None:
     os.write(2, b"about to crash\n")
     if rest.startswith("SIG"):
         os.kill(os.getpid(), signal.Signals[rest])
-        time.sleep(60)  # noqa: ASYNC251  nothing shall happen until the signal is there
+        time.sleep(60)  # noqa: ASYNC251  wait until the signal is there
     os._exit(int(rest or 3))
 
 

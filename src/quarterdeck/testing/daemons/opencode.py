@@ -36,7 +36,7 @@ _TOOLS: dict[DiskActionKind, tuple[str, str, str]] = {
 
 
 class OpencodeSession:
-    """A session. What grows is told in pieces and kept whole only when it is complete."""
+    """A session. What grows is sent in pieces and kept whole only when it is complete."""
 
     def __init__(self, server: "FakeOpencode", memory: SessionMemory) -> None:
         self._server = server
@@ -136,7 +136,7 @@ class OpencodeSession:
         self._message(self._answer)
         self._tell("session.error", error=error)
 
-    # Telling and keeping
+    # Sending and keeping
 
     def _tell(self, kind: str, **data: Any) -> None:
         self._server.publish(kind, {"sessionID": self.id, **data})
@@ -202,7 +202,7 @@ class OpencodeSession:
         self._part({**part, "state": _state("completed", title, output="done\n", title=title)})
 
     async def ask(self, title: str) -> bool:
-        """Run a shell command that needs leave."""
+        """Run a shell command that needs permission."""
         part = self._call(title)
         if await self._leave(part, "bash", title, {"command": title}):
             self._part({**part, "state": _state("completed", title, output="done\n")})
@@ -225,7 +225,7 @@ class OpencodeSession:
         return answer.get("reply") in ("once", "always")
 
     async def act(self, action: DiskAction, *, asks: bool = True) -> str | None:
-        """Do something, by leave where its rules ask for it; None: it was refused."""
+        """Do something, with permission where its rules ask for it; None: it was refused."""
         tool, permission, field = _TOOLS[action.kind]
         target = action.target if action.kind == "run" else action.path
         given = {field: target} | ({"content": action.content} if action.kind == "edit" else {})
@@ -259,12 +259,12 @@ class OpencodeSession:
         return part
 
     async def plan(self, steps: list[str]) -> None:
-        """Tell a plan."""
+        """Send a plan."""
         todos = [{"content": one, "status": "pending", "priority": "high"} for one in steps]
         self._tell("todo.updated", todos=todos)
 
     async def unknown(self, text: str) -> None:
-        """Tell something that nobody knows."""
+        """Send an event of an unknown kind."""
         self._tell("session.mystery", text=text)
 
     async def garbage(self, count: int) -> None:
@@ -282,7 +282,7 @@ class FakeOpencode:
     """The server; an async context manager.
 
     Args:
-        password: what it wants to be told; empty: nothing.
+        password: the password that it expects; empty: none.
         port: where it listens; 0: anywhere.
         cuts: of each stream of events, one after another, how many bytes are sent before the
             connection is cut; streams beyond these are not cut.
@@ -341,21 +341,21 @@ class FakeOpencode:
         """The port that is listened on."""
         return self._server.port
 
-    # What sessions tell
+    # What sessions send
 
-    def publish(self, kind: str, told: dict[str, Any]) -> None:
+    def publish(self, kind: str, properties: dict[str, Any]) -> None:
         """Tell every listener."""
         self._count += 1
-        event = {"id": f"evt_{self._count}", "type": kind, "properties": told}
+        event = {"id": f"evt_{self._count}", "type": kind, "properties": properties}
         self.publish_raw(_frame(event))
 
     def publish_raw(self, frame: bytes) -> None:
-        """Tell every listener these bytes."""
+        """Send these bytes to every listener."""
         for listener in self._listeners:
             listener.put_nowait(frame)
 
     async def ask(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Ask for leave and wait for the answer."""
+        """Request permission and wait for the answer."""
         self._count += 1
         id_ = f"per_{self._count}"
         waiting = asyncio.get_running_loop().create_future()

@@ -33,7 +33,7 @@ def main(words: tuple[str, ...]) -> None:
 class _Pipe:
     """Standard input and output; each request in a thread of its own."""
 
-    headers: dict[str, str] = {}  # noqa: RUF012 - nobody changes it
+    headers: dict[str, str] = {}  # noqa: RUF012 - never changed
 
     def __init__(self, responder: McpResponder) -> None:
         self._responder = responder

@@ -241,7 +241,7 @@ class _Stream:
             self._state.sessions.clear()
 
     def _drops(self, message: Message) -> bool:
-        """Drop the stream before the answer, where the call wishes so; it can be resumed."""
+        """Drop the stream before the answer, where the call wants that; it can be resumed."""
         if not table(table(self._message, "params"), "arguments").get("drop"):
             return False
         last = uuid.uuid4().hex

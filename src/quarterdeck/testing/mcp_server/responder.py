@@ -25,7 +25,7 @@ __all__ = [
 
 @dataclass(kw_only=True)
 class Quirks:
-    """Told as ``name`` or ``name=value`` on the command line."""
+    """Given as ``name`` or ``name=value`` on the command line."""
 
     era: str = "legacy"
     """``legacy``, ``modern`` or ``dual``."""
@@ -52,7 +52,7 @@ class Quirks:
     tardy: float = 0.0
     """Seconds that it takes to list its tools, from the second time on."""
     storm: int = 0
-    """How many changes of its tools it tells at once when a tool is called."""
+    """How many changes of its tools it announces at once when a tool is called."""
     version: str = ""
     """The version that it claims to speak."""
     token: str = ""
@@ -135,15 +135,15 @@ class FakeToolCall:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether nobody waits any more."""
+        """Whether the client has cancelled the call."""
         return self.id in self.responder.cancelled
 
     def notify(self, method: str, params: Message) -> None:
-        """Tell the client something."""
+        """Send the client a notification."""
         self.channel.send({"jsonrpc": "2.0", "method": method, "params": params})
 
     def progress(self, done: int, total: int, words: str) -> None:
-        """Tell how far it has come."""
+        """Report its progress."""
         token = table(self.params, "_meta").get("progressToken")
         data: Message = {"progressToken": token, "progress": done, "total": total, "message": words}
         self.notify("notifications/progress", data)
@@ -193,7 +193,7 @@ class McpResponder:
             self._listed(channel)
 
     def change(self, name: str) -> None:
-        """Add a tool and tell it to whoever listens."""
+        """Add a tool and notify the clients that listen."""
         with self.changed:
             self.extra.append(name)
             self.changes += 1
@@ -263,7 +263,7 @@ class McpResponder:
         return tool.run(say)
 
     def listen(self, params: Message, channel: McpReplyChannel, id_: Any) -> None:
-        """Tell changes, until the client has enough."""
+        """Send changes, until the client has enough."""
         meta = {"io.modelcontextprotocol/subscriptionId": id_}
         data = {"_meta": meta, "notifications": params.get("notifications")}
         note = "notifications/subscriptions/acknowledged"

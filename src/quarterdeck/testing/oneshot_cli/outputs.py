@@ -25,11 +25,11 @@ def put(line: dict[str, Any]) -> None:
 
 
 class OneshotOutput:
-    """One agent: where its command line has what, and how it tells what it does."""
+    """One agent: where its command line has what, and how it reports what it does."""
 
     streams: bool = True
     tools: ClassVar[Mapping[DiskActionKind, tuple[str, str]]]
-    """For each deed the tool's name, and the field of its input that holds the path or command."""
+    """For each action the tool's name, and the field of its input with the path or command."""
     memory: "SessionMemory"
 
     def __init__(self, call: "OneshotFlags") -> None:
@@ -51,8 +51,17 @@ class OneshotOutput:
         return self.may_run
 
     def may(self, kind: DiskActionKind) -> bool:
-        """Whether the flags allow a deed; reading they mostly do."""
+        """Whether the flags allow an action; reading they mostly do."""
         return {"read": True, "edit": self.may_edit, "run": self.may_run}[kind]
+
+    @property
+    def takes_commands(self) -> bool:
+        """Whether the flags make it take commands instead of a prompt."""
+        return False
+
+    def take_commands(self) -> int:
+        """Take commands until there are no more; gives the exit code."""
+        raise NotImplementedError
 
     def prompt(self) -> str:
         """The prompt: from standard input, unless the agent takes it as words."""
@@ -66,7 +75,7 @@ class OneshotOutput:
         raise NotImplementedError
 
     def think(self, text: str) -> None:
-        """Think something; some agents do not tell."""
+        """Think something; some agents do not report it."""
 
     def tool(self, title: str, output: str = "done") -> None:
         """Run a tool to its good end."""
@@ -74,7 +83,7 @@ class OneshotOutput:
         self.called(name, {field: title}, output)
 
     def action(self, action: DiskAction, output: str) -> None:
-        """Tell of a deed that is done."""
+        """Report an action that is done."""
         name, field = self.tools[action.kind]
         given = {field: action.target if action.kind == "run" else action.path}
         if action.kind == "edit":
@@ -82,11 +91,11 @@ class OneshotOutput:
         self.called(name, given, output)
 
     def called(self, name: str, given: dict[str, Any], output: str) -> None:
-        """Tell of a tool call that ended well."""
+        """Report a tool call that ended well."""
         raise NotImplementedError
 
     def plan(self, steps: list[str]) -> None:
-        """Tell a plan, where the agent can."""
+        """Report a plan, where the agent can."""
 
     def unknown(self, what: str) -> None:
         """A line of a kind that does not exist."""
@@ -292,7 +301,7 @@ class OneshotCursor(OneshotOutput):
 
     def __init__(self, call: "OneshotFlags") -> None:
         super().__init__(call)
-        self._said = ""
+        self._text = ""
 
     def resumed(self) -> tuple[str | None, bool]:
         return self.call.given.get("--resume"), False
@@ -310,16 +319,16 @@ class OneshotCursor(OneshotOutput):
         put({"type": role, "message": {"role": role, "content": [block]}, **fields})
 
     def say(self, text: str) -> None:
-        self._said += text
+        self._text += text
         self._message("assistant", text, timestamp_ms=1)
 
     def think(self, text: str) -> None:
         put({"type": "thinking", "subtype": "delta", "text": text})
 
     def _whole(self) -> None:
-        if self._said:
-            self._message("assistant", self._said)
-        self._said = ""
+        if self._text:
+            self._message("assistant", self._text)
+        self._text = ""
 
     def called(self, name: str, given: dict[str, Any], output: str) -> None:
         self._whole()
@@ -363,6 +372,38 @@ class OneshotPi(OneshotOutput):
         tools = self.call.given.get("--tools", "read,write,bash").split(",")
         return self.tools[kind][0] in tools and not self.call.has("--no-tools")
 
+    @property
+    def takes_commands(self) -> bool:
+        return self.call.given.get("--mode") == "rpc"
+
+    def take_commands(self) -> int:
+        for line in sys.stdin.buffer:
+            asked = json.loads(line)
+            answer = {"id": asked.get("id"), "type": "response", "command": asked["type"]}
+            try:
+                data = self._command(asked)
+            except ValueError as error:
+                put({**answer, "success": False, "error": str(error)})
+            else:
+                put({**answer, "success": True, "data": data})
+        return 0
+
+    def _command(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Raises ValueError."""
+        match asked["type"]:
+            case "get_fork_messages":
+                prompts = enumerate(self.memory.prompts)
+                return {"messages": [{"entryId": str(n), "text": text} for n, text in prompts]}
+            case "fork":
+                if "no-fork" in os.environ.get("FAKE_QUIRKS", ""):
+                    return {"cancelled": True}
+                self.memory.fork(int(asked["entryId"]))
+                return {"text": "", "cancelled": False}
+            case "get_state":
+                return {"sessionId": self.memory.id}
+            case other:
+                raise ValueError(f"Unknown command: {other}")
+
     def begin(self, prompt: str) -> None:
         put({"type": "session", "version": 3, "id": self.memory.id, "cwd": "."})
         put({"type": "agent_start"})
@@ -401,7 +442,7 @@ class OneshotPi(OneshotOutput):
 
 
 class OneshotGeneric(OneshotOutput):
-    """An agent that nobody knows but its file; it takes its prompt as a word."""
+    """An agent known only by its file; it takes its prompt as a word."""
 
     tools: ClassVar[Mapping[DiskActionKind, tuple[str, str]]] = {
         "read": ("read", "path"),

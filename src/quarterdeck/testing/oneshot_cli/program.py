@@ -54,7 +54,7 @@ def _wait(output: OneshotOutput, rest: str) -> None:
 
 
 def _ask(output: OneshotOutput, rest: str) -> None:
-    """A command that needs leave: these agents do not ask, their flags decide."""
+    """A command that needs permission: these agents do not ask, their flags decide."""
     if output.may_run:
         output.tool(rest or "run a command")
     output.say("allowed" if output.may_run else "denied")
@@ -72,7 +72,7 @@ def _do(output: OneshotOutput, rest: str) -> None:
 
 
 def _sneak(name: str) -> Callable[[OneshotOutput, str], None]:
-    """Do it whatever the flags say, and tell of it."""
+    """Do it whatever the flags say, and report it."""
 
     def sneak(output: OneshotOutput, rest: str) -> None:
         action = parse_sneak(name, rest)
@@ -187,6 +187,8 @@ def _run(name: str, output: OneshotOutput) -> int:
     if not memory.is_known:
         sys.stderr.write(f"Error: no session found for id {session}\n")
         return 1
+    if output.takes_commands:
+        return output.take_commands()
     prompt = output.prompt()
     if not prompt.strip():
         sys.stderr.write("No prompt provided\n")

@@ -20,7 +20,7 @@ class MalformedAnswerError(QuarterdeckError):
 
 
 class UnstableMethodError(QuarterdeckError):
-    """A message that the protocol does not promise yet, on a connection without leave for it."""
+    """A message that the protocol does not promise yet, on a connection that does not allow it."""
 
     def __init__(self, method: str) -> None:
         super().__init__(

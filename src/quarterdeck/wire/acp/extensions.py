@@ -30,7 +30,7 @@ class SteeringRequest(AcpValue, frozen=True, kw_only=True):
 
 
 class SteeringResponse(AcpValue, frozen=True, kw_only=True):
-    """What became of it."""
+    """The outcome of a steering message."""
 
     outcome: str
     """``injected``: the running turn has it. ``promptRequired``: no turn is running, and the client

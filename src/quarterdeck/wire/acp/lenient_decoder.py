@@ -1,4 +1,4 @@
-"""The slow way to read a value: mend what the schema forgives, then read it strictly.
+"""The slow way to read a value: repair what the schema forgives, then read it strictly.
 
 The schema marks fields whose wrong value counts as the default, lists whose wrong items are left
 out, and fields whose null counts as the default. This module walks a value along its type and
@@ -38,7 +38,7 @@ def decode_leniently(wanted: type[T], raw: bytes | Raw) -> T:
 
 
 def _repair(annotation: Any, value: Any) -> Any:
-    """Return the value as plain data, its forgivable mistakes mended."""
+    """Return the value as plain data, its forgivable mistakes repaired."""
     annotation = _member(annotation, value)
     origin = get_origin(annotation)
     if origin is tuple and _is_list(value):
@@ -77,7 +77,7 @@ def _repair_field(field: _Field, owner: dict[str, Any]) -> None:
 
 
 def _repair_items(annotation: Any, items: list[Any]) -> list[Any]:
-    """Mend a list item by item, and leave out what cannot be mended."""
+    """Repair a list item by item, and leave out what cannot be repaired."""
     (item_type, _) = get_args(_member(annotation, items))
     kept: list[Any] = []
     for item in items:

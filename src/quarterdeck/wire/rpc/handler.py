@@ -11,20 +11,22 @@ if TYPE_CHECKING:
 
     import msgspec
 
-    from quarterdeck.wire.rpc.frames import RequestId
-
 __all__ = [
     "Direction",
     "Handler",
     "Observer",
     "Observers",
     "RequestContext",
+    "RequestId",
     "RequestPeer",
     "RpcCounters",
     "RpcLimits",
 ]
 
 log = logging.getLogger(__name__)
+
+RequestId: TypeAlias = int | float | str | None
+"""What a peer calls its request by."""
 
 Direction: TypeAlias = Literal["in", "out"]
 """``in``: read from the peer; ``out``: issued by us."""
@@ -44,7 +46,8 @@ class RpcLimits:
     """Requests of the peer that may run at once; further ones are answered with an error."""
 
     max_pending: int = 4096
-    """Requests of ours that may wait for an answer at once; a further one raises ``Busy``."""
+    """Requests of ours that may wait for an answer at once; a further one raises
+    ``LinkBusyError``."""
 
     high_water_bytes: int = 64 * 1024
     """Unsent bytes above which ``notify`` and answers wait for the peer to read."""
@@ -86,7 +89,7 @@ class RequestPeer(Protocol):
         ...
 
     async def notify(self, method: str, params: Any = None) -> None:
-        """Tell it something."""
+        """Send it a notification."""
         ...
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""One end of a JSON-RPC link: asks, tells, and answers, all at once."""
+"""One end of a JSON-RPC link: requests, notifications and answers, all at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import asyncio
 import logging
 from contextlib import suppress
 from copy import copy
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+from msgspec import UNSET, Raw, Struct
 
 from quarterdeck.wire.errors import (
     LinkBrokenError,
@@ -14,24 +18,324 @@ from quarterdeck.wire.errors import (
     LinkClosedError,
     LinkEndedError,
     LinkError,
+    RpcError,
 )
-from quarterdeck.wire.rpc.dispatcher import CANCEL_REQUEST, Dispatcher
-from quarterdeck.wire.rpc.frames import encode_notification, encode_request
-from quarterdeck.wire.rpc.handler import Observers, RpcCounters, RpcLimits
-from quarterdeck.wire.rpc.outbox import Outbox, PendingRequests
+from quarterdeck.wire.rpc.errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    REQUEST_CANCELLED,
+    FrameTooLargeError,
+    MethodNotFoundError,
+)
+from quarterdeck.wire.rpc.frames import (
+    MALFORMED,
+    Frame,
+    LineSplitter,
+    Outbox,
+    PendingRequests,
+    decode_frame,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_result,
+    identify,
+    is_utf8,
+    replace_surrogates,
+)
+from quarterdeck.wire.rpc.handler import (
+    Observers,
+    RequestContext,
+    RequestId,
+    RpcCounters,
+    RpcLimits,
+)
 from quarterdeck.wire.tasks import start_task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Iterable, Iterator
 
-    import msgspec
-
-    from quarterdeck.wire.rpc.handler import Handler, Observer
+    from quarterdeck.wire.rpc.handler import Handler, Observer, RequestPeer
     from quarterdeck.wire.rpc.stream import ByteStream
 
-__all__ = ["Peer"]
+__all__ = ["CANCEL_REQUEST", "Dispatcher", "Peer"]
 
 log = logging.getLogger(__name__)
+
+CANCEL_REQUEST = "$/cancel_request"
+
+_STRIDE = 16
+_TURN_SECONDS = 0.005
+_SHOWN_TEXT = 200
+_NULL = Raw(b"null")
+
+
+class _CancelParams(Struct):
+    requestId: int | float | str | None
+
+
+_decode_cancel = msgspec.json.Decoder(_CancelParams).decode
+
+
+class Dispatcher:
+    """Reads a stream and hands each message to where it belongs.
+
+    Holds the tasks that run the peer's requests. Everything but those tasks runs in the task
+    that calls ``run``.
+    """
+
+    def __init__(
+        self,
+        peer: RequestPeer,
+        handler: Handler,
+        *,
+        outbox: Outbox,
+        pending: PendingRequests,
+        limits: RpcLimits,
+        observers: Observers,
+        counters: RpcCounters,
+        answer_malformed: bool,
+        cancel: str = CANCEL_REQUEST,
+    ) -> None:
+        self._peer = peer
+        self._on_request = handler.on_request
+        self._on_notification = handler.on_notification
+        self._outbox = outbox
+        self._pending = pending
+        self._limits = limits
+        self._observers = observers
+        self._counters = counters
+        self._answer_malformed = answer_malformed
+        self._cancel = cancel
+        self._in_flight: dict[RequestId, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
+        self._turn_began = monotonic()
+
+    def owns(self, task: asyncio.Task[object] | None) -> bool:
+        """Whether the task runs a request of the peer."""
+        return task in self._tasks
+
+    async def run(self, stream: ByteStream) -> None:
+        """Read and handle until the stream ends.
+
+        Raises:
+            LinkError: the stream failed, or the peer broke a limit.
+        """
+        splitter = LineSplitter(self._limits.max_frame_bytes)
+        while chunk := await stream.receive():
+            block = splitter.feed(chunk)
+            if block:
+                await self._handle(block)
+            if splitter.is_over:
+                self._give_up_on_frame()
+        rest = splitter.rest()
+        if rest:
+            await self._handle(rest)
+
+    async def drain(self) -> None:
+        """Let the peer's requests finish, within the grace."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._limits.grace_seconds)
+
+    async def stop(self) -> None:
+        """Cancel the peer's requests and wait for them, within the grace."""
+        self._is_stopping = True
+        for task in self._tasks:
+            task.cancel()
+        await self.drain()
+        for task in self._tasks:
+            log.warning("%s ignored its cancellation and is abandoned", task.get_name())
+
+    async def _handle(self, block: bytes) -> None:
+        is_clean = is_utf8(block)
+        lines = block.split(b"\n")
+        for start in range(0, len(lines), _STRIDE):
+            part = iter(lines[start : start + _STRIDE])
+            if self._observers or not is_clean:
+                part = self._screen(part)
+            while (step := self._advance(part)) is not None:
+                await step
+            if monotonic() - self._turn_began > _TURN_SECONDS:
+                await asyncio.sleep(0)
+                self._turn_began = monotonic()
+
+    def _screen(self, lines: Iterator[bytes]) -> Iterator[bytes]:
+        """Show each line to the observers and take out those that are no text."""
+        for line in lines:
+            if line:
+                self._observers.saw("in", line)
+                if is_utf8(line):
+                    yield line
+                else:
+                    self._reject_text()
+
+    def _advance(self, lines: Iterator[bytes]) -> Awaitable[None] | None:
+        """Handle frames until one has to be awaited, and return that; None when all are done.
+
+        This is the hot path: one call for many frames, nothing else for a plain notification.
+        """
+        on_notification, cancel = self._on_notification, self._cancel
+        for line in lines:
+            try:
+                frame = decode_frame(line)
+            except MALFORMED as error:
+                step = self._reject(line, error)
+            else:
+                method = frame.method
+                if method is None or frame.id is not UNSET or method == cancel:
+                    step = self._accept(frame)
+                else:
+                    try:
+                        params = frame.params
+                        given = params if len(params) > 4 else _given(params)
+                        step = on_notification(method, given)
+                    except (Exception, asyncio.CancelledError) as error:
+                        # Nothing was awaited, so a cancellation that comes out is not ours.
+                        self._notification_failed(method, error)
+                        continue
+                    if step is not None:
+                        step = self._finish_notification(method, step)
+            if step is not None:
+                return step
+        return None
+
+    def _accept(self, frame: Frame) -> Awaitable[None] | None:
+        """Handle what is no plain notification."""
+        if frame.method is None:
+            return self._accept_response(frame)
+        if frame.id is not UNSET:
+            return self._start_request(frame.id, frame.method, _given(frame.params))
+        self._cancel_request(frame.params)
+        return None
+
+    async def _finish_notification(self, method: str, waiting: Awaitable[None]) -> None:
+        try:
+            await waiting
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Something inside the handler was cancelled, not we: the link must not stop reading.
+            self._notification_failed(method, error)
+        except Exception as error:
+            self._notification_failed(method, error)
+
+    def _notification_failed(self, method: str, error: BaseException) -> None:
+        if isinstance(error, MethodNotFoundError):
+            self._counters.ignored += 1
+            return
+        self._counters.failed += 1
+        log.error("handler of notification %r failed", method[:_SHOWN_TEXT], exc_info=error)
+
+    def _start_request(
+        self, id: RequestId, method: str, params: Raw | None
+    ) -> Awaitable[None] | None:
+        if id in self._in_flight:
+            # The id is null: an error with this id would end the request that runs.
+            problem = f"request id {id!r} is already in flight"
+            self._outbox.put_from_reader(encode_error(None, INVALID_REQUEST, problem))
+            return None
+        if len(self._tasks) >= self._limits.max_in_flight:
+            problem = f"too many requests: {self._limits.max_in_flight} are already in flight"
+            self._outbox.put_from_reader(encode_error(id, INTERNAL_ERROR, problem))
+            return None
+        task = start_task(self._serve(id, method, params), name=f"request {method[:100]}")
+        self._in_flight[id] = task
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        # One turn of the loop, so that the handler has begun before the next message: a
+        # notification that cancels a turn must find the turn.
+        return asyncio.sleep(0)
+
+    async def _serve(self, id: RequestId, method: str, params: Raw | None) -> None:
+        context = RequestContext(id=id, method=method, peer=self._peer)
+        try:
+            line = encode_result(id, await self._on_request(method, params, context))
+            if len(line) > self._limits.max_frame_bytes:
+                raise FrameTooLargeError(len(line), self._limits.max_frame_bytes)
+        except asyncio.CancelledError:
+            if self._is_stopping:
+                raise
+            line = encode_error(id, REQUEST_CANCELLED, "the request was cancelled")
+        except Exception as error:
+            line = _error_answer(id, method, error)
+        self._in_flight.pop(id, None)
+        with suppress(LinkError):
+            self._outbox.put(line)
+            await self._outbox.room()
+
+    def _cancel_request(self, params: Raw) -> None:
+        try:
+            id = _decode_cancel(params)
+        except MALFORMED:
+            self._counters.malformed += 1
+            return
+        task = self._in_flight.get(id.requestId)
+        if task is not None:
+            task.cancel()
+
+    def _accept_response(self, frame: Frame) -> Awaitable[None] | None:
+        if self._pending.resolve(frame):
+            # One turn of the loop, so that the one who asked goes on before the next message:
+            # who opened a session must know it before its first update.
+            return asyncio.sleep(0)
+        if not frame.result and not frame.error:
+            self._counters.malformed += 1
+            id = None if frame.id is UNSET else frame.id
+            self._answer_error(id, INVALID_REQUEST, "the message has no method and no result")
+        return None
+
+    def _reject(self, line: bytes, error: Exception) -> Awaitable[None] | None:
+        if not line.strip():
+            return None
+        mended = replace_surrogates(line)
+        if mended is not None:
+            return self._advance(iter((mended,)))
+        self._counters.malformed += 1
+        try:
+            id, is_response = identify(line)
+        except MALFORMED as problem:
+            self._answer_error(None, PARSE_ERROR, f"invalid JSON: {problem}")
+            return None
+        if not is_response:
+            self._answer_error(id, INVALID_REQUEST, f"invalid message: {error}")
+        return None
+
+    def _reject_text(self) -> None:
+        self._counters.malformed += 1
+        self._answer_error(None, PARSE_ERROR, "the frame is not UTF-8")
+
+    def _answer_error(self, id: RequestId, code: int, message: str) -> None:
+        log.debug("bad frame: %s", message)
+        if self._answer_malformed:
+            self._outbox.put_from_reader(encode_error(id, code, message[:_SHOWN_TEXT]))
+
+    def _give_up_on_frame(self) -> None:
+        problem = (
+            f"a frame of the peer is longer than the limit of {self._limits.max_frame_bytes} "
+            f"bytes (Limits.max_frame_bytes)"
+        )
+        self._counters.malformed += 1
+        self._answer_error(None, INVALID_REQUEST, problem)
+        raise LinkBrokenError(problem)
+
+
+def _given(params: Raw) -> Raw | None:
+    """Return None for params that are absent or null."""
+    return params if params and params != _NULL else None
+
+
+def _error_answer(id: RequestId, method: str, error: Exception) -> bytes:
+    if isinstance(error, RpcError):
+        return encode_error(id, error.code, error.message, error.data)
+    if isinstance(error, msgspec.DecodeError):
+        return encode_error(id, INVALID_PARAMS, f"invalid params: {error}")
+    log.error("handler of request %r failed", method[:_SHOWN_TEXT], exc_info=error)
+    shown = f"{type(error).__name__}: {error}".splitlines()[0][:_SHOWN_TEXT]
+    return encode_error(id, INTERNAL_ERROR, f"internal error: {shown}")
+
 
 _DEFAULT_LIMITS = RpcLimits()
 
@@ -115,15 +419,15 @@ class Peer:
 
         Every notification that arrived before the answer has been handled when this returns, and
         none that arrived after it. When the waiting task is cancelled or the time is over, the
-        peer is told with the ``cancel`` notification and its answer will be ignored.
+        peer gets the ``cancel`` notification and its answer will be ignored.
 
         Raises:
             RpcError: the peer answered with an error.
             TimeoutError: no answer in time.
-            LinkClosedError, Ended, LinkBrokenError: the link is over, or was before the answer
-                came.
-            Busy: too many requests wait, or this is called from a notification handler of the
-                same peer, where the answer could never be read.
+            LinkClosedError, LinkEndedError, LinkBrokenError: the link is over, or was before the
+                answer came.
+            LinkBusyError: too many requests wait, or this is called from a notification handler of
+                the same peer, where the answer could never be read.
             FrameTooLargeError, TypeError: the params cannot be sent.
         """
         if self._ending is not None:
@@ -147,13 +451,13 @@ class Peer:
         return self._pending.unwrap(outcome)
 
     async def notify(self, method: str, params: Any = None) -> None:
-        """Tell the peer something.
+        """Send the peer a notification.
 
         Returns at once while the peer keeps up, and otherwise waits until it has read. Cancelled
         while it waits, the notification is sent all the same.
 
         Raises:
-            LinkClosedError, Ended, LinkBrokenError: the link is over.
+            LinkClosedError, LinkEndedError, LinkBrokenError: the link is over.
             FrameTooLargeError, TypeError: the params cannot be sent.
         """
         ending = self._ending
@@ -226,7 +530,7 @@ class Peer:
             self._finisher = start_task(self._finish(ending), name=f"{self.name}: end")
 
     async def _finish(self, ending: LinkError) -> None:
-        """Take the link down, in the one order in which nobody waits for nobody."""
+        """Take the link down, in the one order in which no part waits for another."""
         try:
             if isinstance(ending, LinkEndedError):
                 await self._dispatcher.drain()

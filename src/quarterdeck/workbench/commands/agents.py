@@ -95,7 +95,7 @@ async def retry_agent(app: "Workbench", words: str) -> None:
 async def start_fresh_agent(app: "Workbench", words: str) -> None:
     """An agent like the one in view, without its past; that one is put away.
 
-    What it was told last is put into the input: it may be what it failed at.
+    What it was sent last is put into the input: it may be what it failed at.
     """
     del words
     agent = app.context.agent

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quarterdeck.wire.errors import QuarterdeckError
+
 from ..mentions import IMAGE_TYPES, find_file, format_mention
 from ..panels.panel import Panel
 from ..stores.blocks import TextBlock
@@ -19,9 +21,11 @@ if TYPE_CHECKING:
     from ..stores.blocks import Block
 
 __all__ = [
+    "RequestDecisionError",
     "attach_file",
     "copy_block",
     "copy_last_answer",
+    "decide_request",
     "find_editor_command",
     "go_to_earlier_prompt",
     "go_to_later_prompt",
@@ -32,6 +36,39 @@ __all__ = [
     "show_queue",
     "toggle_fold",
 ]
+
+
+_DECISIONS = {
+    "once": "choose('y')",
+    "session": "choose('s')",
+    "project": "choose('p')",
+    "deny": "choose('n')",
+    "all": "all",
+    "words": "deny",
+    "rule": "rule",
+    "more": "more",
+    "later": "later",
+}
+"""What can be said to a permission request, and the action of its card."""
+
+
+class RequestDecisionError(QuarterdeckError):
+    """There is no such answer, or no request to give it to."""
+
+
+async def decide_request(app: "Workbench", words: str) -> None:
+    """Answer the permission request that has the focus. Raises RequestDecisionError."""
+    from ..screens.permission import PermissionCard
+
+    action = _DECISIONS.get(words.strip())
+    if action is None:
+        raise RequestDecisionError(
+            f"cannot decide {words!r}; choose one of {', '.join(_DECISIONS)}"
+        )
+    card = app.requests.current
+    if not isinstance(card, PermissionCard):
+        raise RequestDecisionError("no permission request has the focus; ctrl+g opens one")
+    await card.run_action(action)
 
 
 def show_queue(app: "Workbench", _: str) -> None:

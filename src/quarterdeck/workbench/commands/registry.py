@@ -216,6 +216,32 @@ LAYOUT_COMMANDS = (
         target="commands.layout:open_diff",
     ),
     WorkbenchCommand(
+        name="review",
+        help="review what this agent changed, or AGENT; a FILE may follow",
+        target="commands.review:open_review",
+    ),
+    WorkbenchCommand(
+        name="review-do",
+        help="do something in the focused review: accept, reject, comment, send, …",
+        target="commands.review:act_in_review",
+        asks="accept, reject, undo, mark, comment, send, resolve, …",
+    ),
+    WorkbenchCommand(
+        name="merge",
+        help="merge the work of this agent, or of AGENT",
+        target="commands.review:merge_agent",
+    ),
+    WorkbenchCommand(
+        name="land",
+        help="land AGENTS one after the other; without names, all here, fewest conflicts first",
+        target="commands.review:land_agents",
+    ),
+    WorkbenchCommand(
+        name="conflicts",
+        help="show conflicts between agents; all: in every repository",
+        target="commands.review:open_conflicts",
+    ),
+    WorkbenchCommand(
         name="cd",
         help="change the directory; agents keep running",
         target="commands.layout:change_directory",
@@ -393,6 +419,12 @@ COMMANDS = (
     WorkbenchCommand(name="spawn", help="start an agent", action="spawn"),
     WorkbenchCommand(name="answer", help="answer the next pending request", action="answer"),
     WorkbenchCommand(
+        name="decide",
+        help="answer the permission request that has the focus: once, session, project, deny, …",
+        target="commands.chat:decide_request",
+        asks="once, session, project, all, deny, words, rule, more or later",
+    ),
+    WorkbenchCommand(
         name="interrupt", help="interrupt the turn of this agent", agent_action=_interrupt
     ),
     WorkbenchCommand(
@@ -421,6 +453,26 @@ COMMANDS = (
     ),
     WorkbenchCommand(
         name="model", help="set the model of this agent", agent_action=_model, asks="model"
+    ),
+    WorkbenchCommand(
+        name="undo",
+        help="undo the last turn of this agent, or turn N; files or conversation, force",
+        target="commands.undo:undo_agent",
+    ),
+    WorkbenchCommand(
+        name="redo",
+        help="revert the last undo or rewind of this agent",
+        target="commands.undo:redo_agent",
+    ),
+    WorkbenchCommand(
+        name="rewind",
+        help="take this agent back to the start of turn N; without N: list the turns",
+        target="commands.undo:rewind_agent",
+    ),
+    WorkbenchCommand(
+        name="changes",
+        help="show what the turns of this agent, or turn N, did to files",
+        target="commands.undo:show_changes",
     ),
     WorkbenchCommand(name="archived", help="show or hide archived agents", action="archived"),
     WorkbenchCommand(name="unfold", help="expand or collapse all tool calls", action="unfold"),

@@ -163,6 +163,8 @@ class CommandRunner:
         found = find_command(f"/{name}")
         if name == "here":
             await self.call("here", "")
+        if name == "review" and agent is not None:
+            await self.call("review", agent.session)
         if agent is None or found is None or found[0].agent_action is None:
             return
         words = ""

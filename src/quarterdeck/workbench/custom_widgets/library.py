@@ -87,7 +87,7 @@ class WidgetLibrary:
         return self
 
     def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
-        """Call somebody after each change; returns what ends that."""
+        """Call a function after each change; returns what ends that."""
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
 

@@ -1,7 +1,7 @@
 """Loads a custom widget's source, and guards each call into its code.
 
-A widget that is in a custom panel, whoever wrote its class, has its ways in covered when it is
-put into the tree. What comes out of them that is no result goes to the panel, which then shows a
+A widget that is in a custom panel, no matter who wrote its class, has its ways in covered when it
+is put into the tree. What comes out of them that is no result goes to the panel, which then shows a
 box instead; Textual is given something harmless.
 """
 
@@ -49,7 +49,7 @@ MARK = "<widget "
 class WidgetBlockedError(BaseException):
     """Thrown into custom code that does not come to an end.
 
-    No ``Exception``: code that catches those shall not catch this.
+    No ``Exception``: code that catches those must not catch this.
     """
 
 

@@ -30,7 +30,7 @@ LIMIT = 2.0
 _PERIOD = 1.0
 _AGAIN = 0.25
 _SIGNAL = signal.SIGURG
-"""Ignored by default, so that one that comes late harms nobody."""
+"""Ignored by default, so that one that comes late harms no one."""
 
 
 class Watchdog:
@@ -43,7 +43,7 @@ class Watchdog:
         self._before: object = None
 
     def begin(self) -> None:
-        """Somebody runs custom code from now on."""
+        """Someone runs custom code from now on."""
         self._users += 1
         if self._users > 1 or threading.current_thread() is not threading.main_thread():
             return
@@ -55,7 +55,7 @@ class Watchdog:
         self._thread.start()
 
     def end(self) -> None:
-        """Somebody does so no more."""
+        """Someone does so no more."""
         self._users -= 1
         if self._users or self._thread is None:
             return

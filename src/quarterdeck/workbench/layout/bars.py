@@ -48,7 +48,7 @@ class Divider(_Line):
 
     @dataclass
     class Dragged(Message):
-        """Somebody holds it at a place of the screen."""
+        """Someone holds it at a place of the screen."""
 
         divider: "Divider"
         x: int

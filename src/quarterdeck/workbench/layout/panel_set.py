@@ -67,6 +67,11 @@ class PanelSet:
         self._nodes: dict[str, PanelNode] = {}
         self.panels: dict[str, Panel] = {}
 
+    def has(self, node: PanelNode) -> bool:
+        """Whether a panel of this id and widget is there."""
+        known = self._nodes.get(node.id)
+        return known is not None and known.widget == node.widget
+
     def make(self, nodes: Iterable[PanelNode]) -> "list[Panel]":
         """Make those that are not there yet: all of them, or none.
 
@@ -127,7 +132,7 @@ class PanelSet:
             layout: checked already.
             shown: those that are needed now.
             force: drop what is not saved.
-            without: those that shall not stay.
+            without: those that must not stay.
 
         Raises:
             UnsavedPanelsError: something would be lost; nothing has changed.

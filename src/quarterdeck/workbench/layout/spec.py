@@ -2,7 +2,7 @@
 
 A layout has tabs; each tab has a tree of nodes: ``horizontal`` and ``vertical`` lay their children
 beside or below each other, ``tabs`` shows one of them at a time, ``panel`` is a leaf.
-``parse_layout`` is the only way in for data that somebody else wrote: it accepts what can be shown,
+``parse_layout`` is the only way in for data that someone else wrote: it accepts what can be shown,
 and nothing else.
 """
 

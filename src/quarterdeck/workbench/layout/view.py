@@ -124,9 +124,12 @@ class LayoutView(Widget):
         return self._last.get(self.tab)
 
     def compose(self) -> ComposeResult:
-        """The panels of the first tab; others come when they are shown."""
+        """The panels of the first tab and a chat; others come when they are shown."""
         yield self._top
-        yield from self._set.make(list_visible_panels(self.root))
+        yield from self._set.make(self._list_needed(self.spec, self.tab))
+        shown = {node.id for node in list_visible_panels(self.root)}
+        for name, panel in self.panels.items():
+            panel.display = name in shown
         yield from self._frame.fit(self.root, self._has_head)[0]
         self._top.display = len(self.spec.tabs) > 1
         self._show_titles()
@@ -154,9 +157,7 @@ class LayoutView(Widget):
         """
         async with self._turn:
             shown = min(self.tab if tab is None else tab, len(layout.tabs) - 1)
-            change = self._set.change(
-                layout, list_visible_panels(layout.tabs[shown].root), force=force
-            )
+            change = self._set.change(layout, self._list_needed(layout, shown), force=force)
             self._take(layout, shown, is_base)
             await self._exchange(change)
         self.settle()
@@ -170,11 +171,18 @@ class LayoutView(Widget):
             UnsavedPanelsError: something would be lost; nothing has changed.
         """
         async with self._turn:
-            shown = list_visible_panels(layout.tabs[tab].root)
-            change = self._set.move(layout, shown, states, force=force)
+            change = self._set.move(layout, self._list_needed(layout, tab), states, force=force)
             self._take(layout, tab, is_base=True)
             await self._exchange(change)
         self.settle()
+
+    def _list_needed(self, layout: Layout, tab: int) -> list[PanelNode]:
+        """The panels of a tab that are seen, and a chat wherever it is: commands need one."""
+        nodes = list(list_visible_panels(layout.tabs[tab].root))
+        chats = [node for node in panels_of(layout) if node.widget == "chat"]
+        if any(node in nodes or self._set.has(node) for node in chats):
+            return nodes
+        return [*nodes, *chats[:1]]
 
     def _take(self, layout: Layout, tab: int, is_base: bool) -> None:
         known = {node.id: at for at, one in enumerate(layout.tabs) for node in panels_of(one)}

@@ -1,25 +1,79 @@
 """A chat with an agent: its transcript, what waits to be sent, and the input."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Horizontal
+from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.widgets import Label
 
 from ..completion import CompletionSource
 from ..drafts import NEW
+from ..stores.inbox import draft_key
 from ..widgets.bars import AgentBar, QueueBar, TroubleBar
 from ..widgets.chat_input import ChatInput
 from ..widgets.transcript import TranscriptView
 from .transcript import TranscriptPanel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from quarterdeck.fleet.api import InboxItem
     from quarterdeck.wire.ids import SessionId
 
-__all__ = ["ChatPanel"]
+    from ..screens.permission import PermissionCard
+    from ..screens.question import QuestionForm
+
+    RequestCard: TypeAlias = PermissionCard | QuestionForm
+
+__all__ = ["ChatPanel", "RequestSlot"]
+
+_CARD_ROOM = 12
+"""Lines of a chat below which a request has no room in it, and is shown in a dialog."""
+_AROUND_CARD = 4
+"""Lines of a chat that are neither the transcript nor a request, when one line is typed."""
+
+
+class RequestSlot(Vertical):
+    """Where the open request of the agent stands, above the input; hidden while there is none.
+
+    Args:
+        show: makes what shows a request, or has the old one show it.
+    """
+
+    def __init__(
+        self,
+        show: "Callable[[InboxItem, RequestCard | None], RequestCard]",
+    ) -> None:
+        super().__init__(classes="request-slot")
+        self._make = show
+        self.card: RequestCard | None = None
+        """What shows the request; None: there is none."""
+
+    @property
+    def item(self) -> "InboxItem | None":
+        """The request that is shown."""
+        return self.card.item if self.card is not None else None
+
+    def on_mount(self) -> None:
+        """Begin without any."""
+        self.display = self.card is not None
+
+    def show(self, item: "InboxItem | None") -> None:
+        """Show a request, or none. Whatever has the focus here keeps it."""
+        before, has_focus = self.card, self.has_focus_within
+        self.card = self._make(item, before) if item is not None else None
+        self.display = self.card is not None
+        if self.card is before:
+            return
+        if self.card is not None:
+            self.mount(self.card)
+            if has_focus:
+                self.card.take_focus()
+        if before is not None:
+            before.remove()
 
 
 class ChatPanel(TranscriptPanel):
@@ -47,6 +101,7 @@ class ChatPanel(TranscriptPanel):
         yield TranscriptView(id="transcript")
         yield TroubleBar(self.context, lambda: self.session)
         yield QueueBar(classes="queue")
+        yield RequestSlot(self._make_card)
         with Horizontal(classes="chat-row"):
             yield Label("❯", classes="chat-sign")
             yield ChatInput(self._past, CompletionSource(self.context, self), id="chat")
@@ -55,16 +110,65 @@ class ChatPanel(TranscriptPanel):
         """Begin with what was typed before."""
         self.chat = self.query_one(ChatInput)
         self._queue = self.query_one(QueueBar)
+        self.requests = self.query_one(RequestSlot)
         self._draft = ""
+        self._unwatch = self.context.inbox.watch(self.check_request)
 
     def on_unmount(self) -> None:
         """Keep the draft; another chat may have it from now on."""
+        self._unwatch()
         self.keep_draft()
         self.context.drafts.release(str(self.id))
 
     def on_resize(self) -> None:
         """Where there is hardly room, the input stays."""
         self.set_class(self.size.height < 5, "-tiny")
+        self.check_request()
+        if self.requests.card is not None:
+            self.call_after_refresh(self.requests.card.fit)
+
+    # Requests
+
+    def check_request(self) -> None:
+        """Show the request that the agent waits with; the one that is shown stays while it is."""
+        inbox, shown = self.context.inbox, self.requests.item
+        is_same = shown is not None and shown.session == self.session
+        item = inbox.find(shown.request) if shown is not None and is_same else None
+        if item is None or not inbox.is_offered(item.request):
+            item = inbox.offered(self.session)
+        self.show_request(item)
+
+    def show_request(self, item: "InboxItem | None") -> bool:
+        """Show a request of this agent above the input; False: there is no room for it."""
+        has_room = item is not None and self.size.height >= _CARD_ROOM
+        had_focus = self.requests.has_focus_within
+        self.requests.show(item if has_room else None)
+        if had_focus and self.requests.card is None:
+            self.enter()
+        return has_room
+
+    def _make_card(self, item: "InboxItem", card: "RequestCard | None") -> "RequestCard":
+        """What shows a request: the card that is there already, if it can."""
+        from ..screens.permission import PermissionCard, describe_queue, describe_setting
+        from ..screens.question import QuestionForm
+
+        queue = describe_queue(self.context, item)
+        if item.permission is not None:
+            setting = describe_setting(self.context, item, is_own=True)
+            if isinstance(card, PermissionCard):
+                card.show(item, setting, queue)
+                return card
+            return PermissionCard(item, setting, queue, self._card_room)
+        if isinstance(card, QuestionForm) and card.item.request == item.request:
+            card.show_queue(queue)
+            return card
+        saved = self.context.drafts.get(draft_key(item))
+        return QuestionForm(item, saved, queue=queue, is_own=True, room=self._card_room)
+
+    def _card_room(self) -> int:
+        """Lines that a request may take: a few of the transcript stay, where there are many."""
+        left = self.size.height - _AROUND_CARD
+        return max(left - 3 if left > 15 else left, min(left, 8))
 
     @property
     def kind(self) -> str:
@@ -81,6 +185,7 @@ class ChatPanel(TranscriptPanel):
         self._draft = self.context.drafts.hold(session or NEW, str(self.id))
         self.chat.set_text(self.context.drafts.get(self._draft))
         super().show(session)
+        self.check_request()
 
     def show_facts(self) -> None:
         """See ``TranscriptPanel``."""

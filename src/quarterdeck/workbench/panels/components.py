@@ -1,6 +1,6 @@
 """What panels are built from: head line, page, input line, panels that poll, a placeholder."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AskBar",
     "HeadLine",
+    "KeyHints",
     "MissingOptions",
     "MissingPanel",
     "PagePanel",
@@ -70,7 +71,7 @@ class HeadLine(LineCanvas, can_focus=False):
 
 
 class PanelPage(LinesView):
-    """Lines that somebody else works out for a width."""
+    """Lines that someone else works out for a width."""
 
     def __init__(self, lines: Callable[[int], list[Line]], *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -95,7 +96,7 @@ class AskBar(Input):
 
     @dataclass
     class Given(Message):
-        """The line is done; None: there shall be none."""
+        """The line is done; None: there is to be none."""
 
         purpose: Purpose
         text: str | None
@@ -146,7 +147,7 @@ class PolledPanel(Panel):
     """A panel that looks at something again and again, only while it can be seen."""
 
     EVERY: ClassVar[float | None] = None
-    """Seconds between two looks; None: it looks only when it is shown, or told to."""
+    """Seconds between two looks; None: it looks only when it is shown, or asked to."""
 
     is_seen = False
     _poll_timer: Timer | None = None
@@ -280,7 +281,7 @@ class MissingOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class MissingPanel(Panel):
-    """Kept in the layout until the widget is back or somebody closes it."""
+    """Kept in the layout until the widget is back or someone closes it."""
 
     options_type = MissingOptions
     can_focus = True
@@ -307,3 +308,30 @@ class MissingPanel(Panel):
     def title(self) -> str:
         """See ``Panel``."""
         return f"{self.options.widget} (missing)"
+
+
+class KeyHints(LineCanvas, can_focus=False):
+    """One line of keys and what they do; those that do not fit are left out."""
+
+    def __init__(self) -> None:
+        super().__init__(classes="panel-foot")
+        self._hints: Sequence[tuple[str, str]] = ()
+
+    def show(self, hints: Sequence[tuple[str, str]]) -> None:
+        """Show other keys; the most useful ones first."""
+        if hints != self._hints:
+            self._hints = hints
+            self.refresh()
+
+    def line_at(self, y: int) -> tuple[Line, bool]:
+        """See ``LineCanvas``."""
+        if y:
+            return (), False
+        spans: list[Span] = []
+        for key, words in self._hints:
+            hint: list[Span] = [(" · " if spans else " ", "faint"), (key, "key")]
+            hint.append((f" {words}", "faint"))
+            if width_of((*spans, *hint)) > self.size.width:
+                break
+            spans += hint
+        return tuple(spans), False

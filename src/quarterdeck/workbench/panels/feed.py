@@ -11,7 +11,7 @@ from textual.message import Message
 
 from quarterdeck.wire.clock import format_local_time
 from quarterdeck.wire.errors import QuarterdeckError
-from quarterdeck.wire.event_text import Severity, describe_event
+from quarterdeck.wire.event_text import NameFinder, Severity, describe_event
 from quarterdeck.wire.events import (
     CompactionChanged,
     PermissionAnswered,
@@ -48,12 +48,14 @@ _WIDE = 70
 _NOTE_ROLES = {"quiet": "faint", "info": "text", "warning": "warning", "error": "bad"}
 
 
-def activity_line(record: "Record", name: str, width: int) -> Line:
-    """One line of at most ``width`` cells."""
+def activity_line(
+    record: "Record", name: str, width: int, find_name: NameFinder = lambda _: None
+) -> Line:
+    """One line of at most ``width`` cells; ``find_name``: of other agents that it is about."""
     is_wide = width >= _WIDE
     form = "%H:%M:%S" if is_wide else "%H:%M"
     clock = format_local_time(record.time, form)
-    words, role = _describe_event(record.event)
+    words, role = _describe_event(record.event, find_name)
     room = _NAME if is_wide else _SHORT_NAME
     shown = cut_to_width(sanitize_line(name, room * 2), room)
     shown += " " * (room - count_columns(shown))
@@ -65,9 +67,9 @@ def activity_line(record: "Record", name: str, width: int) -> Line:
     return clip(line, width)
 
 
-def _describe_event(event: "Event") -> tuple[str, str]:
+def _describe_event(event: "Event", find_name: NameFinder) -> tuple[str, str]:
     """What to show of an event, and its role."""
-    text = describe_event(event)
+    text = describe_event(event, find_name)
     if text is None:
         return f"{event_type(event)} {_raw(event)}", "faint"
     sign, role = _look(event, text.severity)
@@ -169,7 +171,8 @@ class _Rows(LineCanvas, can_focus=True):
         record = records[y]
         agent = self._panel.context.roster.find(record.session)
         name = agent.name if agent is not None else record.session
-        return activity_line(record, name, self.scrollable_content_region.width), y == self.cursor
+        width, find_name = self.scrollable_content_region.width, self._panel.context.find_name
+        return activity_line(record, name, width, find_name), y == self.cursor
 
     def update(self) -> None:
         """Show what is there now."""

@@ -45,7 +45,7 @@ _ENOUGH = 100
 class FeedModel:
     """Records that a mode shows, of one agent or of all, in the order of the log.
 
-    At most ``WINDOW`` are kept; older ones are read from the log when somebody goes there.
+    At most ``WINDOW`` are kept; older ones are read from the log when someone goes there.
     """
 
     WINDOW = 2_000
@@ -132,7 +132,7 @@ class FeedModel:
 
 
 def _is_bad(record: "Record") -> bool:
-    """What nobody should miss in any mode: a turn that failed."""
+    """What no one should miss in any mode: a turn that failed."""
     return (
         event_type(record.event) == "turn_ended" and getattr(record.event, "stop", "") == "failed"
     )

@@ -33,7 +33,7 @@ _NARROW = 40
 
 
 class HistoryOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a history panel can be told."""
+    """What a history panel can be given."""
 
     everywhere: bool = False
     """Sessions of all directories, not of this one alone."""
@@ -217,7 +217,7 @@ class HistoryPanel(PolledPanel):
         self.look_now()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
-        """See Textual: a key that would do nothing is somebody else's."""
+        """See Textual: a key that would do nothing is someone else's."""
         return action != "show_all" or bool(self.words)
 
     def action_look(self) -> None:

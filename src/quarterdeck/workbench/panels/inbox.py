@@ -22,10 +22,12 @@ class InboxList(Picker):
         self._inbox = inbox
         self._clock = clock
         self._unwatch = lambda: None
+        self._ages: list[str] = []
 
     def on_mount(self) -> None:
-        """Follow the store."""
+        """Follow the store, and the clock while something waits."""
         self._unwatch = self._inbox.watch(self.update)
+        self._timer = self.set_interval(1.0, self._tick, pause=not self._inbox.items)
 
     def on_unmount(self) -> None:
         """Let go of the store."""
@@ -36,7 +38,21 @@ class InboxList(Picker):
         count = len(self._inbox.items)
         if self.cursor is None and count:
             self.cursor = self._inbox.items[0].request
+        if count:
+            self._timer.resume()
+        else:
+            self._timer.pause()
+        self._ages = self._read_ages()
         super().update()
+
+    def _tick(self) -> None:
+        """Show how long each request waits; nothing is drawn while that is the same."""
+        if self.is_on_screen and self._read_ages() != self._ages:
+            self.update()
+
+    def _read_ages(self) -> list[str]:
+        now = self._clock()
+        return [format_age(item.since, now) for item in self._inbox.items]
 
     def rows(self, width: int) -> list[tuple[str, Line]]:
         """See ``Picker``."""

@@ -33,6 +33,11 @@ _ALL: tuple[PanelKind, ...] = (
         target="chat:ChatPanel",
     ),
     PanelKind(
+        name="conflicts",
+        help='conflicts between agents; options: {"everywhere": true}',
+        target="conflicts:ConflictsPanel",
+    ),
+    PanelKind(
         name="diff",
         help='changes; options: {"path"} of a file, {"cwd"} or {"agent"}, {"base"}, {"patch"}',
         target="diff:DiffPanel",
@@ -72,6 +77,11 @@ _ALL: tuple[PanelKind, ...] = (
         name="notebook",
         help='read a Jupyter notebook; options: {"path": PATH}',
         target="notebook:NotebookPanel",
+    ),
+    PanelKind(
+        name="review",
+        help='what an agent changed; options: {"agent": NAME, "file": PATH, "turn": N}',
+        target="review.panel:ReviewPanel",
     ),
     PanelKind(
         name="system",

@@ -66,7 +66,7 @@ _MOST_BACK = 100
 
 
 class MarkdownOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a Markdown viewer can be told."""
+    """What a Markdown viewer can be given."""
 
     path: str | None = None
 

@@ -169,7 +169,7 @@ def _table(value: object) -> dict[str, Any]:
 
 
 class NotebookOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a notebook viewer can be told."""
+    """What a notebook viewer can be given."""
 
     path: str | None = None
 

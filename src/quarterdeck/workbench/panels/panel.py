@@ -25,7 +25,7 @@ class PanelOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class NoOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A panel that can be told nothing."""
+    """A panel that takes no options."""
 
 
 class Panel(Widget):
@@ -55,6 +55,13 @@ class Panel(Widget):
         path: str
         line: int | None = None
         how: Literal["view", "edit", "diff", "tail"] = "view"
+
+    @dataclass
+    class CommandWanted(Message):
+        """Run a command of the workbench, with the words after its name."""
+
+        command: str
+        words: str = ""
 
     @dataclass
     class Renamed(Message):

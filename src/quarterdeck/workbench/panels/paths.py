@@ -10,7 +10,7 @@ __all__ = ["format_path", "make_absolute", "safe_path", "shorten_path"]
 
 
 def make_absolute(cwd: str, path: str) -> str:
-    """A path as it is meant by somebody in a directory."""
+    """A path as it is meant by someone in a directory."""
     return os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))  # noqa: PTH111, PTH118
 
 

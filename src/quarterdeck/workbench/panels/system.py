@@ -60,7 +60,7 @@ class ProcessGroup:
     memory: int
     """Resident bytes; what is shared counts for each."""
     place: str | None = None
-    """Its working directory, where it can be told."""
+    """Its working directory, where it can be known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,7 +350,7 @@ def parse_vm_stat(text: str, total: int) -> tuple[int, int] | None:
 
 
 def _output(command: list[str]) -> str:
-    # Nobody asked for it, so it is none of the project that we happen to be in.
+    # No one asked for it, so it is none of the project that we happen to be in.
     program = find_own_program(command[0], [os.getcwd()])  # noqa: PTH109
     if program is None:
         return ""

@@ -107,7 +107,7 @@ class Tail:
         if self._descriptor is not None:
             self._read_on()
             if not self._is_same():
-                # Whoever wrote the old file may have written after the first reading.
+                # The one who wrote the old file may have written after the first reading.
                 self._read_on()
                 self._end_line()
                 self.close()
@@ -232,7 +232,7 @@ _LONGEST = 4_000
 
 
 class TailOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a log tail can be told."""
+    """What a log tail can be given."""
 
     path: str | None = None
     """A file, which need not be there yet."""

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from quarterdeck.system.errors import GitError, NotARepositoryError
-from quarterdeck.system.git_repository import ask_git
+from quarterdeck.system.git.repository import ask_git
 
 from ..rendering.lines import Line
 from ..sanitize import sanitize_text
@@ -25,7 +25,7 @@ _MARK_ROLES = {"M": "warning", "A": "good", "D": "bad", "U": "bad", "?": "good",
 
 
 class TreeOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a file tree can be told."""
+    """What a file tree can be given."""
 
     root: str | None = None
     """A directory; None: where the person is."""

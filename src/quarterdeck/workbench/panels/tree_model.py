@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from quarterdeck.system.git_repository import expect_repository
+from quarterdeck.system.git.repository import expect_repository
 
 from ..sanitize import sanitize_text
 
@@ -66,7 +66,7 @@ def _letter(staged: str, unstaged: str) -> str:
 
 
 MOST = 1_000
-"""Entries of one directory that are shown until somebody asks for more."""
+"""Entries of one directory that are shown until someone asks for more."""
 _MOST_FOUND = 50_000
 _DEEPEST = 40
 _PASSED_OVER = frozenset({".git", "node_modules", "__pycache__", ".venv", ".hg", ".svn"})
@@ -220,7 +220,7 @@ def read_directory(path: str, most: int = 200_000) -> tuple[list[TreeEntry], str
     try:
         with os.scandir(path) as found:
             for item in found:
-                if item.name != ".git":  # nobody reads it, and git speaks for it
+                if item.name != ".git":  # no one reads it, and git speaks for it
                     entries.append(_entry(item))
                 if len(entries) >= most:
                     break

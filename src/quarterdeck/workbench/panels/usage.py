@@ -195,7 +195,7 @@ def _figures(share: UsageShare) -> str:
 
 
 class UsageOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a usage panel can be told."""
+    """What a usage panel can be given."""
 
     by: Grouping = "agent"
 

@@ -36,7 +36,12 @@ _PANELS = {
     for kind in KINDS.values()
     if kind.name != "chat"  # its transcript is not where one types
 }
-_WIDGETS = {"AgentTable": "agents", "ChatInput": "chat", "TranscriptView": "transcript"}
+_WIDGETS = {
+    "AgentTable": "agents",
+    "ChatInput": "chat",
+    "TranscriptView": "transcript",
+    "PermissionCard": "permission",
+}
 """Both by the names of classes, so that none has to be imported."""
 KEY_PLACES = frozenset({*_PANELS.values(), *_WIDGETS.values()})
 """Where a key can count besides ``main``."""

@@ -49,7 +49,7 @@ class Preferences:
     choices: SavedPreferences = field(default_factory=SavedPreferences)
     keymap: Keymap = field(default_factory=Keymap)
     has_colours: bool = True
-    """The person's terminal shall show colours."""
+    """The person's terminal is to show colours."""
     theme: FoundTheme | None = None
     """What is put on at the start."""
     problems: list[str] = field(default_factory=list[str])
@@ -148,11 +148,11 @@ def _trusted_project(places: "Places", cwd: Path) -> Path | None:
     from quarterdeck.config.workspace import FOLDER, find_workspace
 
     with suppress(OSError, QuarterdeckError):
-        root = find_workspace(cwd).root
-        folder = root / FOLDER
+        workspace = find_workspace(cwd)
+        folder = workspace.project / FOLDER
         if (folder / "themes").is_dir():
             from quarterdeck.config.trust import TrustStore
 
-            if TrustStore(places.trust_file).is_trusted(root):
+            if TrustStore(places.trust_file).is_trusted(workspace.project):
                 return folder
     return None

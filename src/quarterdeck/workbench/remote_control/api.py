@@ -1,7 +1,7 @@
 """What can be done to the screen, by name and with JSON: by a person's commands and by agents.
 
 There is one way: a command of a person and a tool of an agent that leads call the same deed. What
-an agent does never takes the focus from somebody who types, and never closes what is not saved.
+an agent does never takes the focus from someone who types, and never closes what is not saved.
 """
 
 import asyncio

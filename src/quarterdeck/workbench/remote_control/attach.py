@@ -34,11 +34,11 @@ CarryOutCall: TypeAlias = Callable[[str, dict[str, Any], str], Awaitable[Any]]
 """Carries out a call: its name, its arguments, whose it is."""
 
 PACE = 1.0
-"""Seconds between two words to the fleet that somebody sits here."""
+"""Seconds between two words to the fleet that someone sits here."""
 _TYPING = 2.0
 """Seconds after a key for which the focus is not taken away."""
 _SHOWN = 30.0
-"""Seconds for which the person is told of an offer; after that ``/widgets`` lists it."""
+"""Seconds for which an offer is shown to the person; after that ``/widgets`` lists it."""
 _MOVES = frozenset({"focus", "open_file", "open_diff", "open_agent", "open_tab", "load_layout"})
 """Calls that may take the focus with them."""
 

@@ -29,7 +29,7 @@ _BY_ENDING = {".md": "markdown", ".markdown": "markdown", ".ipynb": "notebook", 
 
 
 def resolve_path(cwd: str, path: str) -> str:
-    """A path as it is meant by somebody in a directory: absolute, with ``~``."""
+    """A path as it is meant by someone in a directory: absolute, with ``~``."""
     return os.path.normpath(PurePath(cwd, os.path.expanduser(path)))  # noqa: PTH111 - a string
 
 
@@ -56,25 +56,28 @@ async def open_panel(
     where: PanelPlace = "auto",
     beside: str | None = None,
     is_new: bool = False,
+    used: str | None = None,
+    title: str | None = None,
 ) -> str:
     """Show something in a panel; returns its id.
 
     A panel of the kind that is there already is used, unless something in it is not saved or
-    ``is_new``. Else it comes behind something that was opened before, beside the panel with the
-    focus, or in a tab of its own where there is no room for that.
+    ``is_new``; ``used`` names one that is used. Else it comes behind something that was opened
+    before, beside the panel with the focus, or in a tab of its own where there is no room for
+    that; ``title`` is that tab's.
 
     Raises:
         LayoutError: the kind or its options are wrong; nothing has changed.
     """
     view = controller.app.main.view
     spec = view.spec
-    used = None if is_new else _usable(controller, widget, options)
+    used = used or (None if is_new else _usable(controller, widget, options))
     if used is not None:
         node = PanelNode(id=used, widget=widget, options=options)
         layout = edit.replace_panel(spec, used, node)
     else:
         node = PanelNode(id=edit.free_id(spec, widget), widget=widget, options=options)
-        layout = _placed(controller, spec, node, where, beside)
+        layout = _placed(controller, spec, node, where, beside, title)
     checked = parse_layout(dump_layout(layout), controller.app.kinds)
     if controller.may_focus:
         checked = edit.activate(checked, node.id)
@@ -108,10 +111,11 @@ def _placed(
     node: PanelNode,
     where: PanelPlace,
     beside: str | None,
+    title: str | None,
 ) -> Layout:
     view = controller.app.main.view
     if where == "tab":
-        return edit.add_tab(spec, node.widget, node)
+        return edit.add_tab(spec, title or node.widget, node)
     current = beside or view.current or next(panels_of(view.root)).id
     if where != "auto":
         return edit.split(spec, current, node, where)
@@ -170,6 +174,11 @@ class _OpenFile(ScreenCallArguments, frozen=True, kw_only=True, forbid_unknown_f
 class _OpenDiff(ScreenCallArguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     path: str | None = None
     agent: str | None = None
+
+
+class _OpenReview(ScreenCallArguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    agent: str
+    file: str | None = None
 
 
 class _OpenPanel(ScreenCallArguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -392,6 +401,28 @@ async def _open_diff(controller: ScreenController, arguments: _OpenDiff) -> Any:
     return {"panel": await open_panel(controller, "diff", options)}
 
 
+async def _open_review(controller: ScreenController, arguments: _OpenReview) -> Any:
+    """Show a review: where one of this agent is open, or in a tab of its own."""
+    context, view = controller.app.context, controller.app.main.view
+    session = context.find_session(arguments.agent)
+    agent = context.roster.find(session)
+    if session is None or agent is None:
+        raise RefusedCallError(f"no agent {arguments.agent!r}")
+    options: dict[str, Any] = {"agent": session, "full": True}
+    if arguments.file is not None:
+        options["file"] = arguments.file
+    for node in panels_of(view.spec):
+        if node.widget == "review" and node.options.get("agent") in (session, agent.name):
+            own = {**options, "full": node.options.get("full") is True}
+            return {"panel": await open_panel(controller, "review", own, used=node.id)}
+    title = f"review {agent.name}"
+    return {
+        "panel": await open_panel(
+            controller, "review", options, where="tab", title=title, is_new=True
+        )
+    }
+
+
 async def _open_agent(controller: ScreenController, arguments: _Agent) -> Any:
     session = controller.app.context.find_session(arguments.agent)
     if session is None:
@@ -479,6 +510,7 @@ SCREEN_CALLS: dict[str, ScreenCallSpec] = {
     "open_agent": specify_call(_Agent, _open_agent),
     "open_diff": specify_call(_OpenDiff, _open_diff),
     "open_file": specify_call(_OpenFile, _open_file),
+    "open_review": specify_call(_OpenReview, _open_review),
     "open_panel": specify_call(_OpenPanel, _open_panel),
     "open_tab": specify_call(_OpenTab, _open_tab),
     "rename_tab": specify_call(_RenameTab, _rename_tab),

@@ -1,6 +1,6 @@
 """The rows of the agent table: columns that a person chose, or as many as fit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ..stores.checkouts import Checkout
 
 __all__ = [
-    "COLUMNS", "STATE_ROLES", "AgentColumn", "AgentRow", "agent_head", "agent_line", "format_money",
-    "place_columns"
+    "COLUMNS", "STATE_ROLES", "AgentColumn", "AgentRow", "agent_head", "agent_line",
+    "find_urgent_columns", "format_money", "place_columns"
 ]  # fmt: skip
 
 STATE_ROLES = {
@@ -86,6 +86,8 @@ def _state_and_doing(row: AgentRow, doing: str) -> str:
     if agent.waits_for and doing.startswith(REQUEST_PREFIXES):
         return doing
     word = _WAITS.get(agent.waits_for or "", agent.state)
+    if agent.worktree is not None and (changes := _changes(row)):
+        word = f"{word} {changes}"
     return f"{word}: {doing}" if doing else word
 
 
@@ -124,8 +126,9 @@ COLUMNS = {
         ),
         AgentColumn(name="context", title="ctx", width=4, text=_context, is_right=True),
         AgentColumn(name="cost", width=7, text=_cost, is_right=True),
-        AgentColumn(name="branch", width=16, text=lambda r: sanitize_line(_checkout(r).branch, 60)),
-        AgentColumn(name="changes", width=11, text=lambda r: _checkout(r).changes),
+        AgentColumn(name="branch", width=16, text=lambda r: sanitize_line(_branch(r), 60)),
+        AgentColumn(name="changes", width=11, text=lambda r: _changes(r)),
+        AgentColumn(name="conflicts", width=12, text=lambda r: _conflicts(r), role="warning"),
     )
 }
 """In the order in which they stand."""
@@ -135,12 +138,27 @@ _BY_WORTH = ("context", "cost", "tokens", "branch", "changes", "model", "kind")
 """Which come first where there is room."""
 
 
-def place_columns(width: int, chosen: Sequence[str] = ()) -> list[tuple[AgentColumn, int, int]]:
+def find_urgent_columns(agents: "Iterable[AgentInfo]") -> tuple[str, ...]:
+    """Columns that come before others, because some agent has something there."""
+    known = list(agents)
+    conflicts = ("conflicts",) if any(map(_is_in_conflict, known)) else ()
+    trees = ("changes", "branch") if any(agent.worktree for agent in known) else ()
+    return (*conflicts, *trees)
+
+
+def _is_in_conflict(agent: "AgentInfo") -> bool:
+    return any(file.kind != "file" for one in agent.conflicts for file in one.files)
+
+
+def place_columns(
+    width: int, chosen: Sequence[str] = (), urgent: Sequence[str] = ()
+) -> list[tuple[AgentColumn, int, int]]:
     """The columns that are shown, each with where it begins and how wide it is.
 
-    What a person chose stays whole as long as it fits; what is done gets what is left over.
+    ``urgent``: which come first where a person chose none. What a person chose stays whole as long
+    as it fits; what is done gets what is left over.
     """
-    names = [name for name in COLUMNS if name in (chosen or _fitting(width))]
+    names = [name for name in COLUMNS if name in (chosen or _fitting(width, urgent))]
     names = names if "name" in names else ["name", *names]
     wide = {name: COLUMNS[name].width for name in names}
     if width >= 100 or "doing" not in names:
@@ -156,26 +174,34 @@ def place_columns(width: int, chosen: Sequence[str] = ()) -> list[tuple[AgentCol
     return found
 
 
-def agent_head(width: int, chosen: Sequence[str] = (), by: str = "need") -> Line:
+def agent_head(
+    width: int, chosen: Sequence[str] = (), by: str = "need", urgent: Sequence[str] = ()
+) -> Line:
     """The names of the columns; the one that is sorted by has a sign."""
     spans: list[Span] = [("  ", "faint")]
-    for column, _, wide in place_columns(width, chosen):
+    for column, _, wide in place_columns(width, chosen, urgent):
         title = column.head + ("▾" if column.name == by else "")
         role = "strong" if column.name == by else "faint"
         spans.append((_cell(title, wide, column.is_right) + " ", role))
     return clip(tuple(spans), width)
 
 
-def agent_line(row: AgentRow, width: int, chosen: Sequence[str] = ()) -> Line:
+def agent_line(
+    row: AgentRow, width: int, chosen: Sequence[str] = (), urgent: Sequence[str] = ()
+) -> Line:
     """One agent."""
     agent = row.agent
     role = "faint" if agent.is_archived else STATE_ROLES.get(agent.state, "text")
     spans: list[Span] = [(SYMBOLS[agent.state] + " ", role)]
     is_narrow = width < _NARROW and not chosen
-    for column, _, wide in place_columns(width, chosen):
+    columns = place_columns(width, chosen, urgent)
+    has_conflicts = any(column.name == "conflicts" for column, _, _ in columns)
+    for column, _, wide in columns:
         text = column.text(row)
         if column.name == "doing" and is_narrow:
             text = _state_and_doing(row, text)
+        if column.name == "doing" and not has_conflicts and (sign := _conflicts(row)):
+            text = f"{sign}  {text}"
         own = {"name": "strong", "state": role}.get(column.name, column.role)
         depth = row.roster.depth(agent.session)
         if column.name == "name" and depth:
@@ -190,17 +216,44 @@ def format_money(amount: float, currency: str) -> str:
     return f"{sign}{amount:.2f}" if amount >= 0.005 or not amount else f"<{sign}0.01"
 
 
-def _fitting(width: int) -> list[str]:
+def _fitting(width: int, urgent: Sequence[str]) -> list[str]:
     if width < _NARROW:
         return list(_NARROW_NEEDED)
     names = list[str](_NEEDED)
     room = width - 2 - sum(COLUMNS[name].width + 1 for name in names)
-    for name in _BY_WORTH:
+    for name in dict.fromkeys((*urgent, *_BY_WORTH)):
         room -= COLUMNS[name].width + 1
         if room < 0:
             break
         names.append(name)
     return names
+
+
+def _branch(row: AgentRow) -> str:
+    """The branch of its worktree, or the one that is checked out where it works."""
+    tree = row.agent.worktree
+    return tree.branch or "(no branch)" if tree is not None else _checkout(row).branch
+
+
+def _changes(row: AgentRow) -> str:
+    """Lines that it changed in its worktree, or that are uncommitted where it works."""
+    counts = row.agent.changes
+    if row.agent.worktree is None or counts is None:
+        return _checkout(row).changes
+    return f"+{counts.added} −{counts.removed}" if counts.files else ""
+
+
+def _conflicts(row: AgentRow) -> str:
+    """The agents that change the same lines or symbols."""
+    names: list[str] = []
+    for conflict in row.agent.conflicts:
+        other = row.roster.find(conflict.other)
+        if any(file.kind != "file" for file in conflict.files):
+            names.append(other.name if other is not None else conflict.other)
+    if not names:
+        return ""
+    more = f" +{len(names) - 1}" if len(names) > 1 else ""
+    return f"⚠ {sanitize_line(names[0], 30)}{more}"
 
 
 def _checkout(row: AgentRow) -> "Checkout":

@@ -1,4 +1,4 @@
-"""Where each piece stands: heights that are measured when somebody looks, and guessed before.
+"""Where each piece stands: heights that are measured when someone looks, and guessed before.
 
 Only pieces in view are ever rendered, and only the lines of those looked at last are kept. Heights
 are kept for one width.
@@ -37,7 +37,7 @@ class _Item:
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    """The pieces of a block; a long one is split when somebody looks at it."""
+    """The pieces of a block; a long one is split when someone looks at it."""
 
     block: Block
     pieces: BlockPieces
@@ -189,7 +189,7 @@ class BlockLayout:
         return at, max(0, self._items[at].height - below)
 
     def may_have(self, at: int, words: "re.Pattern[str]") -> bool:
-        """Whether a piece can have these words; told without rendering it."""
+        """Whether a piece can have these words; decided without rendering it."""
         cut = self._items[at].piece.cut
         return cut is None or words.search(cut.text) is not None
 

@@ -226,7 +226,7 @@ class GrowingLines:
 
 
 def is_case_sensitive(words: str) -> bool:
-    """Whether capital letters count: they do once somebody types one."""
+    """Whether capital letters count: they do once someone types one."""
     return words != words.lower()
 
 

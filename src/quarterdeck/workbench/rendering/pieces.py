@@ -1,4 +1,4 @@
-"""A block in pieces, each of which is rendered when somebody looks at it.
+"""A block in pieces, each of which is rendered when someone looks at it.
 
 A piece is what stands between two places where Markdown begins anew whatever was before: a blank
 line before a line that is neither indented nor goes on with a list, and the edges of fenced code.

@@ -1,4 +1,4 @@
-"""Small dialogs: type a line, confirm, leave a terminal, read some text."""
+"""Small dialogs: type a line, confirm, leave a terminal, read a text; fields of forms."""
 
 import time
 from collections.abc import Sequence
@@ -6,19 +6,24 @@ from typing import ClassVar, Literal, TypeAlias
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
+from textual.suggester import SuggestFromList
+from textual.widget import Widget
 from textual.widgets import Input, Label
 
-from ..rendering.lines import Line, indented, plain, wrap
+from ..rendering.lines import Line, Span, indented, plain, wrap
 from ..sanitize import sanitize_line, sanitize_text
 from ..widgets.lines_view import LinesView
 from .key_guard import KeyGuard
 
 __all__ = [
     "AskLineScreen",
+    "ChoiceInput",
     "ConfirmScreen",
+    "FactsView",
+    "FieldRow",
     "LeaveChoice",
     "LeaveTerminalScreen",
     "ReadingScreen",
@@ -27,7 +32,7 @@ __all__ = [
 
 
 class AskLineScreen(ModalScreen[str | None]):
-    """Gives the line, or None if there shall be none."""
+    """Gives the line, or None if there is to be none."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "cancel")]
 
@@ -157,3 +162,55 @@ class ReadingScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         """Let keys scroll."""
         self.query_one(_Parts).focus()
+
+
+class ChoiceInput(Input):
+    """A line in which up and down choose among values; others can be typed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "cycle(-1)", "the value before", show=False),
+        Binding("down", "cycle(1)", "the next value", show=False),
+    ]
+
+    def __init__(self, value: str = "", *, id: str, choices: Sequence[str] = ()) -> None:
+        super().__init__(value, id=id)
+        self.choices: tuple[str, ...] = ()
+        self.offer(choices)
+
+    def offer(self, choices: Sequence[str]) -> None:
+        """Choose among these from now on."""
+        self.choices = tuple(choices)
+        self.suggester = SuggestFromList(self.choices)
+
+    def action_cycle(self, step: int) -> None:
+        """Put the next value into the line; nothing is one of them."""
+        values = ("", *self.choices) if "" not in self.choices else self.choices
+        at = values.index(self.value) + step if self.value in values else min(step, 0) + 1
+        self.value = values[at % len(values)]
+        self.action_end()
+
+
+class FieldRow(Horizontal):
+    """A field with its name before it; ``begins``: the first of a group."""
+
+    def __init__(self, title: str, field: Widget, *, begins: bool = False) -> None:
+        super().__init__(Label(title), field, classes=f"field-row{' -begins' * begins}")
+
+
+class FactsView(LinesView):
+    """Lines at the top of a dialog: what would happen, what happened."""
+
+    def __init__(self) -> None:
+        super().__init__(id="facts")
+        self._parts: Sequence[Span] = ()
+
+    def show(self, parts: Sequence[Span]) -> None:
+        """Show these, each on a line of its own."""
+        self._parts = parts
+        self.update()
+
+    def lines(self, width: int) -> list[Line]:
+        """See ``LinesView``."""
+        lines = [line for part in self._parts for line in wrap([part], width)]
+        self.styles.height = max(1, len(lines))
+        return lines

@@ -51,8 +51,8 @@ def collect_key_help(
         main: the widgets that are shown; None: no widget is.
     """
     from ..keyboard import WORKBENCH_BINDINGS
-    from .permission import PermissionScreen
-    from .question import QuestionScreen
+    from .permission import PermissionCard
+    from .question import QuestionForm
 
     keymap = preferences.keymap if preferences is not None else ()
     mine = {bound.key for bound in keymap if bound.when == "main"}
@@ -61,8 +61,8 @@ def collect_key_help(
         *(_person(preferences) if preferences is not None else ()),
         *_shown_parts(main, mine),
         *_panel_parts(main, mine),
-        ("When an agent needs permission", _keys(PermissionScreen.BINDINGS, hidden=False)),
-        ("When an agent asks a question", _keys(QuestionScreen.BINDINGS)),
+        ("When an agent needs permission", _keys(PermissionCard.BINDINGS, hidden=False)),
+        ("When an agent asks a question", _keys(QuestionForm.BINDINGS)),
         ("Commands", [(f"/{command.name}", command.help) for command in COMMANDS]),
     ]
     return [part for part in parts if part[1]]

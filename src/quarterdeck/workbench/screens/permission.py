@@ -1,12 +1,14 @@
-"""The screen of a permission request: every argument, literally and whole, and one key for each
-answer.
+"""A permission request on the screen: a card in the agent's own conversation, or the same card in
+a dialog for the request of another agent. One key for each answer.
 """
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
+from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -15,179 +17,138 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from quarterdeck.wire.event_text import describe_content
-from quarterdeck.wire.events import PermissionAsked, QuestionAsked
-from quarterdeck.wire.permissions import PermissionOption, option_of_kind
-from quarterdeck.wire.tool_calls import ContentItem, Diff, TerminalItem
+from quarterdeck.wire.permissions import option_of_kind
 
-from ..rendering.code import diff_lines
-from ..rendering.lines import Line, Span, clip, indented, plain, wrap
-from ..sanitize import sanitize_line, sanitize_text
-from ..stores.blocks import format_json
+from ..rendering.lines import Line
+from ..sanitize import sanitize_line
 from ..widgets.lines_view import LinesView
 from .key_guard import KeyGuard
+from .permission_lines import (
+    RequestQueue,
+    choice_lines,
+    hint_words,
+    more_lines,
+    request_lines,
+    risk_lines,
+)
+from .permission_model import PermissionSummary, find_alike, merge_options, summarize_request
 
 if TYPE_CHECKING:
     from textual import events
 
     from quarterdeck.fleet.api import InboxItem
 
-__all__ = ["KEYS", "PermissionScreen", "option_lines", "request_lines"]
+    from ..context import WorkbenchContext
 
-KEYS = {"allow_once": "y", "allow_always": "a", "reject_once": "n", "reject_always": "x"}
-"""The key for the first option of a kind; each option has its number, too."""
+__all__ = [
+    "KEYS",
+    "PermissionCard",
+    "PermissionScreen",
+    "RequestSetting",
+    "RuleScope",
+    "describe_queue",
+    "describe_setting",
+]
 
-
-def request_lines(item: "InboxItem", cwd: str | None, width: int) -> list[Line]:
-    """Everything about a request."""
-    if item.permission is not None:
-        parts = _permission(item.permission, cwd)
-    elif item.question is not None:
-        parts = _question(item.question)
-    else:
-        parts = iter(())
-    return [line for part in parts for line in _fit(part, width)]
-
-
-def option_lines(
-    options: tuple[PermissionOption, ...], width: int, *, is_tight: bool = False
-) -> list[Line]:
-    """What can be answered, with the keys for it; one line for each where it is tight."""
-    taken: set[str] = set()
-    lines: list[Line] = []
-    for number, option in enumerate(options[:9], 1):
-        key = KEYS.get(option.kind)
-        keys = f"{number}"
-        if key is not None and key not in taken:
-            taken.add(key)
-            keys = f"{key} {number}"
-        words = sanitize_line(option.name, 400)
-        kind = sanitize_line(option.kind.replace("_", " "), 40)
-        head: Span = (f" {keys:>3}  ", "key")
-        spans: list[Span] = [(words, "text")]
-        if kind.lower() != words.lower():
-            spans.append((f"  ({kind})", "faint"))
-        if is_tight:
-            room = width - 6 - sum(len(text) for text, _ in spans[1:])
-            lines.append((head, *clip((spans[0],), room), *spans[1:]))
-            continue
-        lines += indented(wrap(spans, width - 6), head, ("      ", "text"))
-    return lines
-
-
-def _permission(asked: PermissionAsked, cwd: str | None) -> Iterator[Line]:
-    yield ((sanitize_line(asked.name or asked.kind, 80), "tool"), (f"  {asked.kind}", "faint"))
-    yield from _text(asked.title, "strong")
-    if cwd:
-        yield plain(f"in {sanitize_line(cwd)}", "faint")
-    if asked.raw_input is not None:
-        yield ()
-        yield from _input(asked.raw_input, _in_diffs(asked))
-    for place in asked.locations:
-        where = f"{place.path}:{place.line}" if place.line else place.path
-        yield plain(f"at {sanitize_text(where)}", "faint")
-    known = _words(asked.raw_input)
-    for item in asked.content:
-        if isinstance(item, ContentItem) and describe_content(item.content) in known:
-            continue  # it is among the arguments
-        yield ()
-        match item:
-            case Diff(path=path, old_text=old, new_text=new):
-                yield from diff_lines(path, old, new)
-            case ContentItem(content=content):
-                yield from _text(describe_content(content), "text")
-            case TerminalItem(terminal_id=terminal):
-                yield plain(f"terminal {sanitize_line(terminal)}", "faint")
-    if asked.reason:
-        yield ()
-        yield plain(f"reason: {sanitize_line(asked.reason)}", "faint")
-
-
-def _words(value: object) -> set[str]:
-    """Arguments that are texts."""
-    given = cast("dict[object, object]", value).values() if isinstance(value, dict) else ()
-    return {one for one in given if isinstance(one, str)}
-
-
-def _in_diffs(asked: PermissionAsked) -> set[str]:
-    """Long arguments that a difference shows whole."""
-    texts = {item.new_text for item in asked.content if isinstance(item, Diff)}
-    return {text for text in texts & _words(asked.raw_input) if "\n" in text}
-
-
-def _input(value: object, elsewhere: set[str]) -> Iterator[Line]:
-    """Arguments by name, each text as it is; what is no object as JSON."""
-    if not isinstance(value, dict):
-        yield from _text(format_json(value), "code")
-        return
-    for name, given in cast("dict[object, object]", value).items():
-        words = sanitize_text(format_json(given)).split("\n")
-        label = sanitize_line(str(name), 80)
-        if isinstance(given, str) and given in elsewhere:
-            yield ((f"{label}: ", "faint"), (f"{len(words)} lines, see below", "faint"))
-            continue
-        if len(words) == 1:
-            yield ((f"{label}: ", "faint"), (words[0], "code"))
-            continue
-        yield plain(f"{label}:", "faint")
-        yield from ((("  ", "code"), (word, "code")) for word in words)
-
-
-def _question(asked: QuestionAsked) -> Iterator[Line]:
-    yield from _text(asked.text, "text")
-    if asked.url:
-        yield plain(f"answer at {sanitize_text(asked.url)}", "link")
-
-
-def _text(text: str, role: str) -> Iterator[Line]:
-    for line in sanitize_text(text).split("\n"):
-        yield plain(line, role)
-
-
-def _fit(line: Line, width: int) -> list[Line]:
-    return wrap(line, width) if line else [()]
-
-
-_KINDS = {key: kind for kind, key in KEYS.items()}
-_SHORT = 16
-_LEAST = 4
+RuleScope: TypeAlias = Literal["project", "user"]
+KEYS = {
+    "y": "allow once",
+    "s": "allow it for this session",
+    "p": "allow it in this project",
+    "n": "deny",
+}
+"""The keys of the four choices."""
+_OTHER_KEYS = {"a": "allow_always", "x": "reject_always"}
+_SCOPE_WORDS: dict[RuleScope, str] = {"project": "in this project", "user": "everywhere"}
+_LEAST = 3
 """Lines of what is asked; below that the choices have one line each."""
-_DENIALS = ("reject_once", "reject_always")
+_NOT_YET = PermissionSummary(heading="")
 
 
-class _Details(LinesView, can_focus=True):
-    def __init__(self, item: "InboxItem", cwd: str | None) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestSetting:
+    """What surrounds a request."""
+
+    cwd: str | None = None
+    """Where its agent works."""
+    home: str = ""
+    is_own: bool = False
+    """It stands in the agent's own conversation: who asks is clear."""
+
+
+def describe_setting(
+    context: "WorkbenchContext", item: "InboxItem", *, is_own: bool = False
+) -> RequestSetting:
+    """What surrounds a request."""
+    agent = context.roster.find(item.session)
+    home = context.discovery.environment.get("HOME", "")
+    return RequestSetting(cwd=agent.cwd if agent else None, home=home, is_own=is_own)
+
+
+def describe_queue(context: "WorkbenchContext", item: "InboxItem") -> RequestQueue:
+    """Where a request stands among those that wait."""
+    items = context.inbox.items
+    place = next((at for at, one in enumerate(items, 1) if one.request == item.request), 1)
+    alike = tuple(one.name for one in find_alike(items, item))
+    return RequestQueue(place=place, count=max(1, len(items)), alike=alike)
+
+
+class _Details(LinesView, can_focus=False):
+    def __init__(self, card: "PermissionCard") -> None:
         super().__init__(id="details")
-        self._item = item
-        self._cwd = cwd
+        self._card = card
 
     def lines(self, width: int) -> list[Line]:
-        return request_lines(self._item, self._cwd, width)
+        return request_lines(self._card.summary, width, self._card.setting.home)
 
 
-class _Options(LinesView):
-    def __init__(self, item: "InboxItem") -> None:
-        super().__init__(id="options")
-        self._item = item
-        self.is_tight = False
+class _Choices(LinesView, can_focus=False):
+    def __init__(self, card: "PermissionCard") -> None:
+        super().__init__(id="choices")
+        self._card = card
+        self.is_tight = self.is_apart = False
 
     def lines(self, width: int) -> list[Line]:
-        assert self._item.permission is not None
-        options = self._item.permission.options
-        found = option_lines(options, width, is_tight=self.is_tight)
-        found.append(plain("   f  deny with a reason   esc  decide later", "faint"))
-        self.styles.height = len(found)
-        return found
+        card = self._card
+        risks = risk_lines(card.summary, width)
+        if self.is_apart:
+            risks.append(())
+        return [*risks, *self._choices(width)]
+
+    def _choices(self, width: int) -> list[Line]:
+        card = self._card
+        lines = choice_lines(card.choices, width, is_tight=self.is_tight)
+        if card.is_more:
+            lines += more_lines(card.choices, width, is_tight=self.is_tight)
+        if not card.has_focus and not card.is_writing:  # its keys do nothing now
+            lines = [tuple((words, "faint") for words, _ in line) for line in lines]
+        return lines
 
 
-class PermissionScreen(ModalScreen[None]):
-    """Asks a person for leave. Keys count only after a moment without any."""
+class PermissionCard(Vertical, can_focus=True):
+    """Asks a person for permission. Keys count only after a moment without any.
+
+    Args:
+        item: the request.
+        setting: what surrounds it.
+        queue: where it stands among those that wait.
+        room: how many lines the card may take, as it is when the card is drawn.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(key, f"choose('{key}')", words) for key, words in KEYS.items()),
+        Binding("m", "more", "more choices"),
+        Binding("d", "deny", "deny with words"),
+        Binding("A", "all", "allow this and all that ask for the same"),
+        Binding("e", "rule", "write a rule of your own"),
         Binding("escape", "later", "decide later"),
-        Binding("f", "feedback", "deny with a reason"),
-        *(Binding(key, f"kind('{kind}')", kind.replace("_", " ")) for key, kind in _KINDS.items()),
+        Binding("f", "deny", "deny with words", show=False),
+        *(
+            Binding(key, f"kind('{kind}')", kind.replace("_", " "), show=False)
+            for key, kind in _OTHER_KEYS.items()
+        ),
         *(Binding(str(n), f"number({n})", f"option {n}", show=False) for n in range(1, 10)),
+        Binding("tab", "scope", "change the scope", show=False),
         Binding("up", "scroll(-1)", "scroll", show=False),
         Binding("down", "scroll(1)", "scroll", show=False),
         Binding("pageup", "scroll(-8)", "scroll", show=False),
@@ -201,6 +162,12 @@ class PermissionScreen(ModalScreen[None]):
         item: "InboxItem"
         choice: str
         feedback: str | None = None
+        with_alike: bool = False
+        """Those that ask for the same are allowed as well, each once."""
+        rule: str = ""
+        """A rule that the person wrote, to record before; empty: none."""
+        scope: RuleScope = "project"
+        """Where that rule holds."""
 
     @dataclass
     class PutOff(Message):
@@ -208,100 +175,287 @@ class PermissionScreen(ModalScreen[None]):
 
         item: "InboxItem"
 
-    def __init__(self, item: "InboxItem", cwd: str | None, place: str) -> None:
+    def __init__(
+        self,
+        item: "InboxItem",
+        setting: RequestSetting,
+        queue: RequestQueue,
+        room: Callable[[], int],
+    ) -> None:
         super().__init__()
-        self.item = item
-        self._cwd = cwd
-        self._place_of = place
+        assert item.permission is not None
+        self.item: InboxItem = item
+        self.setting = setting
+        self.summary = _NOT_YET
+        self.choices = merge_options(item.permission.options)
+        self.is_more = False
+        """Whether all choices are shown."""
+        self._queue = queue
+        self._room = room
         self._guard = KeyGuard(monotonic)
+        self._is_sent = False
+        self._writes: Literal["words", "rule"] | None = None
+        self._scope: RuleScope = "project"
 
     def compose(self) -> ComposeResult:
         """The parts."""
-        with Vertical(id="box") as box:
-            name = sanitize_line(self.item.name, 40)
-            box.border_title = Content(f"{name} needs permission{self._place_of}")
-            yield _Details(self.item, self._cwd)
-            yield _Options(self.item)
-            feedback = Input(id="feedback", placeholder="reason, and what to do instead")
-            feedback.display = False
-            yield feedback
+        yield _Details(self)
+        yield _Choices(self)
+        words = Input(id="words")
+        words.display = False
+        yield words
 
     def on_mount(self) -> None:
-        """Let keys reach the screen."""
-        self.query_one(_Details).focus()
+        """Read the request; that takes time, as commands are parsed."""
+        self._read()
+
+    def show(self, item: "InboxItem", setting: RequestSetting, queue: RequestQueue) -> None:
+        """Show another request, or where the same one stands now; the focus stays."""
+        self._queue = queue
+        if item.request != self.item.request:
+            assert item.permission is not None
+            self.item = item
+            self.setting = setting
+            self.choices = merge_options(item.permission.options)
+            self.summary = _NOT_YET
+            self.is_more = self._is_sent = False
+            self._guard.close()
+            self._stop_writing()
+            self._read()
+        self._tell()
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a person writes why not, or a rule."""
+        return self._writes is not None
+
+    def reopen(self) -> None:
+        """An answer was not taken: the request is still open."""
+        self._is_sent = False
+        self._guard.close()
+
+    def take_focus(self) -> None:
+        """Let keys reach the card; at once, so that none is for something else."""
+        self.screen.set_focus(self)
+
+    def _read(self) -> None:
+        self.run_worker(self._summarize(self.item), exclusive=True)
+
+    async def _summarize(self, item: "InboxItem") -> None:
+        assert item.permission is not None
+        setting = self.setting
+        found = await asyncio.to_thread(
+            summarize_request, item.permission, setting.cwd, setting.home
+        )
+        if item.request == self.item.request and self.is_attached:
+            self.summary = found
+            self._guard.close()
+            self.query_one(_Details).scroll_home(animate=False)
+            self._tell()
+            self.fit()
+
+    def on_focus(self) -> None:
+        """Keys are for the card now, after a moment."""
+        self._guard.close()
+        self._tell()
+
+    def on_blur(self) -> None:
+        """Keys are for something else."""
+        self._tell()
 
     def on_resize(self) -> None:
-        """Give the answers the room that they need; what is asked can be scrolled."""
-        self.call_after_refresh(self._fit)
+        """Give the choices the room that they need; what is asked can be scrolled."""
+        self.call_after_refresh(self.fit)
 
-    def _fit(self) -> None:
-        if not self.query(_Details):  # taken down meanwhile
+    def fit(self) -> None:
+        """Take as much room as there is and as it needs."""
+        if not self.is_attached or not self.query(_Choices):
             return
-        details, options = self.query_one(_Details), self.query_one(_Options)
-        around = 5 if self.size.height > _SHORT else 4
-        options.is_tight = False
-        options.update()
-        if self.size.height - options.virtual_size.height - around < _LEAST:
-            options.is_tight = True
-            options.update()
-        room = max(2, self.size.height - options.virtual_size.height - around)
-        details.styles.max_height = room
-        hidden = details.virtual_size.height > room
-        words = f"{details.virtual_size.height} lines: ↑ ↓ to see all" if hidden else ""
-        self.query_one("#box").border_subtitle = words
+        details, choices = self.query_one(_Details), self.query_one(_Choices)
+        room = self._room() - 2 - (1 if self._writes else 0)
+        choices.is_tight = choices.is_apart = False
+        choices.update()
+        if room - choices.virtual_size.height < _LEAST:
+            choices.is_tight = True
+            choices.update()
+        details.update()
+        most = max(1, room - choices.virtual_size.height)
+        if details.virtual_size.height < most:  # nothing is lost by a line between the two
+            choices.is_apart = True
+            choices.update()
+        details.styles.height = max(1, min(details.virtual_size.height, most))
+        choices.styles.height = choices.virtual_size.height
+        self._is_cut = details.virtual_size.height > most
+        self._tell()
+
+    _is_cut = False
+
+    def _tell(self) -> None:
+        """Say who asks, where it stands, and which keys there are."""
+        name = "" if self.setting.is_own else f"{sanitize_line(self.item.name, 40)} wants to "
+        words = [f"{name}{sanitize_line(self.summary.heading, 60)}", self._queue.words]
+        if self._is_cut:
+            words.append(f"{self.query_one(_Details).virtual_size.height} lines, ↑ ↓")
+        for choices in self.query(_Choices):
+            choices.update()
+        self.border_title = Content(" · ".join(filter(None, words)))
+        self.border_subtitle = Content(self._hint())
+
+    def _hint(self) -> str:
+        match self._writes:
+            case "words":
+                return "enter deny · esc back"
+            case "rule":
+                other = "everywhere" if self._scope == "project" else "in this project"
+                return f"enter allow {_SCOPE_WORDS[self._scope]} · tab {other} · esc back"
+            case None:
+                if not self.has_focus:
+                    return "ctrl+g answer"
+                return hint_words(self.choices, self._queue, is_more=self.is_more)
+
+    # Answers
+
+    @property
+    def _is_held(self) -> bool:
+        """Whether a key that comes now decides nothing."""
+        return self._guard.holds or self._is_sent or self.summary is _NOT_YET
+
+    def action_choose(self, key: str) -> None:
+        """Answer with one of the four choices."""
+        option = self.choices.option(key)
+        if not self._is_held and option is not None:
+            self._answer(option)
 
     def action_kind(self, kind: str) -> None:
-        """Answer with the first option of a kind."""
-        if self._guard.holds or self.item.permission is None:
-            return
-        chosen = option_of_kind(self.item.permission.options, kind)
-        if chosen is not None:
-            self._answer(chosen)
+        """Answer with the first option of ours of a kind; one that is not shown is shown first."""
+        assert self.item.permission is not None
+        option = option_of_kind(self.item.permission.options, kind)
+        if not self._is_held and option is not None:
+            self._pick(option)
 
     def action_number(self, number: int) -> None:
-        """Answer with an option by its number."""
-        if self._guard.holds or self.item.permission is None:
-            return
-        if number <= len(self.item.permission.options):
-            self._answer(self.item.permission.options[number - 1].option_id)
+        """Answer with an option by its number; one that is not shown is shown first."""
+        assert self.item.permission is not None
+        options = self.item.permission.options
+        if not self._is_held and number <= len(options):
+            self._pick(options[number - 1].option_id)
 
-    def action_feedback(self) -> None:
+    def _pick(self, option: str) -> None:
+        if self.is_more or self.choices.is_shown(option):
+            self._answer(option)
+        else:
+            self._show_more(True)
+
+    def action_all(self) -> None:
+        """Allow this and all that ask for the same, each once."""
+        if not self._is_held and self._queue.alike and self.choices.once is not None:
+            self._answer(self.choices.once, with_alike=True)
+
+    def action_more(self) -> None:
+        """Show all choices, or the four again."""
+        if not self._is_held:
+            self._show_more(not self.is_more)
+
+    def _show_more(self, is_more: bool) -> None:
+        self.is_more = is_more
+        self.fit()
+
+    def action_deny(self) -> None:
         """Write why not."""
-        if self._guard.holds:
+        if self._is_held:
             return
-        feedback = self.query_one("#feedback", Input)
-        feedback.display = True
-        feedback.focus()
+        if self.choices.deny is None:
+            self.notify(
+                "this agent offers no way to deny; press esc to go back", severity="warning"
+            )
+            return
+        self._write("words", "", "why not, and what to do instead")
+
+    def action_rule(self) -> None:
+        """Write a rule, beginning with the widest that is offered."""
+        if not self._is_held and self.choices.once is not None:
+            self._scope = "project"
+            self._write("rule", self.choices.rule, "a rule, such as bash(pytest:*)")
+
+    def action_scope(self) -> None:
+        """Change where the rule holds; elsewhere the key moves the focus."""
+        if self._writes != "rule":
+            raise SkipAction
+        self._scope = "user" if self._scope == "project" else "project"
+        self._tell()
 
     def action_later(self) -> None:
-        """Leave the request open; from the feedback go back to the choice."""
-        feedback = self.query_one("#feedback", Input)
-        if feedback.has_focus:
-            feedback.display = False
-            self.query_one(_Details).focus()
-        elif not self._guard.holds:
+        """Leave the request open; from the words go back to the choice."""
+        if self._writes is not None:
+            self._stop_writing()
+            self.fit()
+            self.take_focus()
+        elif self.is_more:
+            self._show_more(False)
+        elif not self._guard.holds and not self._is_sent:
             self.post_message(self.PutOff(self.item))
 
     def action_scroll(self, step: int) -> None:
         """Look at other lines."""
         self.query_one(_Details).scroll_relative(y=step, animate=False)
 
+    def _write(self, what: Literal["words", "rule"], value: str, hint: str) -> None:
+        self._writes = what
+        words = self.query_one("#words", Input)
+        words.value, words.placeholder = value, hint
+        words.display = True
+        self.fit()
+        words.focus()
+
+    def _stop_writing(self) -> None:
+        self._writes = None
+        for words in self.query("#words").results(Input):
+            words.display = False
+
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Deny, with what was written."""
+        """Deny with what was written, or allow with the rule."""
         event.stop()
-        if self.item.permission is None:
+        text = event.value.strip()
+        if self._is_sent:
             return
-        for kind in _DENIALS:
-            for option in self.item.permission.options:
-                if option.kind == kind:
-                    self._answer(option.option_id, event.value.strip() or None)
-                    return
-        self.notify("this agent offers no way to deny; press esc to go back", severity="warning")
+        if self._writes == "words" and self.choices.deny is not None:
+            self._answer(self.choices.deny, text or None)
+        elif self._writes == "rule" and text and self.choices.once is not None:
+            self._is_sent = True
+            self.post_message(
+                self.Answered(self.item, self.choices.once, rule=text, scope=self._scope)
+            )
 
     def on_key(self, event: "events.Key") -> None:
-        """A key that means nothing here still shows that somebody types."""
-        if not self.query_one("#feedback", Input).has_focus:
+        """A key that means nothing here still shows that someone types."""
+        if self._writes is None:
             _ = self._guard.holds
 
-    def _answer(self, choice: str, feedback: str | None = None) -> None:
-        self.post_message(self.Answered(self.item, choice, feedback))
+    def _answer(
+        self, choice: str, feedback: str | None = None, *, with_alike: bool = False
+    ) -> None:
+        self._is_sent = True
+        self.post_message(self.Answered(self.item, choice, feedback, with_alike))
+
+
+class PermissionScreen(ModalScreen[None]):
+    """The request of an agent that is not in view; its card alone."""
+
+    AUTO_FOCUS = "PermissionCard"
+
+    def __init__(self, item: "InboxItem", setting: RequestSetting, queue: RequestQueue) -> None:
+        super().__init__()
+        self.card = PermissionCard(item, setting, queue, lambda: self.size.height)
+
+    @property
+    def item(self) -> "InboxItem":
+        """The request."""
+        return self.card.item
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        yield self.card
+
+    def on_resize(self) -> None:
+        """Fit the card anew."""
+        self.call_after_refresh(self.card.fit)

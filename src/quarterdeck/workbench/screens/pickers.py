@@ -97,7 +97,7 @@ def _line(one: "TerminalInfo") -> Line:
 
 
 class TerminalsScreen(ModalScreen[tuple[str, bool] | None]):
-    """Gives the id of a terminal and whether it shall be ended; None: nothing shall be done."""
+    """Gives the id of a terminal and whether it is to be ended; None: nothing is to be done."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss(None)", "cancel"),

@@ -1,6 +1,9 @@
-"""The screen of an agent's question: the form, its fields, and the values that a person types."""
+"""An agent's question: the form in the agent's own conversation, or the same form in a dialog for
+the question of another agent; its fields, and the values that a person types.
+"""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
 
@@ -19,6 +22,7 @@ from quarterdeck.wire.events import QuestionAsked
 
 from ..sanitize import sanitize_line, sanitize_text
 from .key_guard import KeyGuard
+from .permission_lines import RequestQueue
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.api import InboxItem
@@ -29,12 +33,14 @@ __all__ = [
     "FormCheckbox",
     "FormField",
     "FormRadioButton",
+    "QuestionForm",
     "QuestionScreen",
     "parse_field_value",
     "parse_form",
 ]
 
 FieldKind: TypeAlias = Literal["text", "number", "integer", "yes_no", "one_of", "some_of"]
+_OWN_WORDS = "_other"
 _KINDS: dict[str, FieldKind] = {"number": "number", "integer": "integer", "boolean": "yes_no"}
 
 
@@ -54,6 +60,8 @@ class FormField:
     """Values with the words for them."""
     is_required: bool = False
     default: Any = None
+    other: str | None = None
+    """The name for an answer in own words, besides the choices; None: there is none."""
 
 
 def parse_form(question: QuestionAsked) -> list[FormField]:
@@ -64,10 +72,22 @@ def parse_form(question: QuestionAsked) -> list[FormField]:
     found: Any = form.get("properties")
     if not isinstance(found, dict):
         return []
-    return [
+    fields = [
         _field(str(name), cast("dict[str, Any]", kind), name in needed)
         for name, kind in cast("dict[Any, Any]", found).items()
         if isinstance(kind, dict)
+    ]
+    return _with_own_words(fields)
+
+
+def _with_own_words(fields: list[FormField]) -> list[FormField]:
+    """Choices and the text field for another answer become one field."""
+    texts = {field.name for field in fields if field.kind == "text" and field.default is None}
+    paired = {f"{field.name}{_OWN_WORDS}" for field in fields if field.choices} & texts
+    return [
+        replace(field, other=name) if (name := f"{field.name}{_OWN_WORDS}") in paired else field
+        for field in fields
+        if field.name not in paired
     ]
 
 
@@ -133,29 +153,36 @@ def _list(kind: dict[str, Any], key: str) -> list[Any]:
 
 
 class FormCheckbox(Checkbox):
-    """On is a cross, off is nothing."""
+    """On is a cross, off is nothing; the state shows without colour."""
 
     def render(self) -> Content:
         """Draw the box as it is now."""
-        self.BUTTON_INNER = "x" if self.value else " "
-        return super().render()
+        return _mark(self, "[x]" if self.value else "[ ]")
 
 
 class FormRadioButton(RadioButton):
-    """On is a dot, off is nothing."""
+    """On is a dot, off is nothing; the state shows without colour."""
 
     def render(self) -> Content:
         """Draw the button as it is now."""
-        self.BUTTON_INNER = "●" if self.value else " "
-        return super().render()
+        return _mark(self, "(●)" if self.value else "( )")
 
 
-class QuestionScreen(ModalScreen[None]):
+def _mark(button: Checkbox | RadioButton, sign: str) -> Content:
+    sign_style = "$text-success" if button.value else "$text-muted"
+    label = button.label.stylize_before(button.get_visual_style("toggle--label"))
+    return Content.assemble((sign, sign_style), " ", label)
+
+
+class QuestionForm(Vertical):
     """Asks a person what an agent wants to know.
 
     Args:
         item: the question.
-        saved: what was filled in earlier, as ``Filled`` told it.
+        saved: what was filled in earlier, as ``Filled`` reported it.
+        queue: where it stands among what waits.
+        is_own: it stands in the agent's own conversation.
+        room: how many lines it may take; None: all.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -185,7 +212,15 @@ class QuestionScreen(ModalScreen[None]):
 
         item: "InboxItem"
 
-    def __init__(self, item: "InboxItem", saved: str = "") -> None:
+    def __init__(
+        self,
+        item: "InboxItem",
+        saved: str = "",
+        *,
+        queue: RequestQueue | None = None,
+        is_own: bool = False,
+        room: Callable[[], int] | None = None,
+    ) -> None:
         super().__init__()
         assert item.question is not None
         self.item = item
@@ -193,34 +228,67 @@ class QuestionScreen(ModalScreen[None]):
         self._fields = parse_form(item.question)
         self._guard = KeyGuard(monotonic)
         self._filled = _read(saved)
+        self._queue = queue or RequestQueue()
+        self._is_own = is_own
+        self._room = room
+        self._is_sent = False
+        self._wants_focus = False
 
     def compose(self) -> ComposeResult:
         """The parts."""
-        with Vertical(id="box") as box:
-            box.border_title = Content(f"{sanitize_line(self.item.name, 40)} asks")
-            box.border_subtitle = "ctrl+s send · ctrl+x decline · esc later"
-            with VerticalScroll():
-                yield Label(Content(sanitize_text(self._question.text)), classes="question")
-                if self._question.url:
-                    yield Label(Content(f"answer at {sanitize_text(self._question.url)}"))
-                for number, field in enumerate(self._fields):
-                    yield from self._ask(number, field)
+        with VerticalScroll(can_focus=not self._fields):
+            yield Label(Content(sanitize_text(self._question.text)), classes="question")
+            if self._question.url:
+                yield Label(Content(f"answer at {sanitize_text(self._question.url)}"))
+            for number, field in enumerate(self._fields):
+                yield from self._ask(number, field)
 
     def on_mount(self) -> None:
+        """Say who asks, and which keys there are."""
+        self.show_queue(self._queue)
+        self.fit()
+        if self._wants_focus:
+            self.take_focus()
+
+    def on_resize(self) -> None:
+        """Keep within the room."""
+        self.fit()
+
+    def fit(self) -> None:
+        """Take as much room as there is and as it needs."""
+        if self._room is not None:
+            self.styles.max_height = max(3, self._room())
+
+    def show_queue(self, queue: RequestQueue) -> None:
+        """Say where it stands among what waits."""
+        name = "asks" if self._is_own else f"{sanitize_line(self.item.name, 40)} asks"
+        self.border_title = Content(" · ".join(filter(None, (name, queue.words))))
+        self.border_subtitle = "ctrl+s send · ctrl+x decline · esc later"
+
+    def reopen(self) -> None:
+        """An answer was not taken: the question is still open."""
+        self._is_sent = False
+        self._guard.close()
+
+    def take_focus(self) -> None:
         """Begin with the first field."""
-        for widget in self.query(".field").results(Widget):
-            widget.focus()
-            return
+        self._guard.close()
+        self._wants_focus = not self.is_mounted
+        for widget in self.query(".field, VerticalScroll").results(Widget):
+            if widget.focusable:
+                widget.focus()
+                return
 
     def action_send(self) -> None:
         """Answer with what is filled in."""
-        if self._guard.holds:
+        if self._guard.holds or self._is_sent:
             return
         try:
             content = self.answer()
         except FieldValueError as error:
             self.notify(sanitize_text(str(error)), severity="warning", markup=False)
             return
+        self._is_sent = True
         self.post_message(self.Replied(self.item, content))
 
     def answer(self) -> dict[str, Any]:
@@ -228,11 +296,13 @@ class QuestionScreen(ModalScreen[None]):
         fit.
         """
         values = {f.name: self._value(n, f) for n, f in enumerate(self._fields)}
+        values |= {f.other: self._own_words(n, f) for n, f in enumerate(self._fields) if f.other}
         return {name: value for name, value in values.items() if value is not None}
 
     def action_decline(self) -> None:
         """Say that there is no answer."""
-        if not self._guard.holds:
+        if not self._guard.holds and not self._is_sent:
+            self._is_sent = True
             self.post_message(self.Replied(self.item, None))
 
     def action_later(self) -> None:
@@ -247,13 +317,24 @@ class QuestionScreen(ModalScreen[None]):
         if inputs and inputs[-1] is event.input:
             self.action_send()
         else:
-            self.focus_next()
+            self.screen.focus_next()
+
+    @on(Input.Changed, ".other")
+    def _other_typed(self, event: Input.Changed) -> None:
+        """Own words choose themselves."""
+        if event.value:
+            for mark in self.query(f"#mark-{event.input.id}"):
+                assert isinstance(mark, Checkbox | RadioButton)
+                mark.value = True
 
     @on(Input.Changed)
     @on(Checkbox.Changed)
     @on(RadioSet.Changed)
     def _keep(self) -> None:
         filled = {f.name: self._state(n, f) for n, f in enumerate(self._fields)}
+        for number, field in enumerate(self._fields):
+            if field.other:
+                filled[field.other] = self.query_one(f"#other-{number}", Input).value
         if filled != self._filled:
             self._filled = filled
             self.post_message(self.Filled(self.item, msgspec.json.encode(filled).decode()))
@@ -273,15 +354,33 @@ class QuestionScreen(ModalScreen[None]):
                     FormRadioButton(Content(sanitize_text(word)), at in chosen)
                     for at, (_, word) in enumerate(field.choices)
                 ]
+                if field.other:
+                    is_on = len(field.choices) in chosen
+                    buttons.append(FormRadioButton("other", is_on, id=f"mark-other-{number}"))
                 yield RadioSet(*buttons, id=id_, classes="field")
+                yield from self._ask_other(number, field)
             case "some_of":
                 with VerticalGroup(id=id_):
                     for at, (_, word) in enumerate(field.choices):
                         yield FormCheckbox(
                             Content(sanitize_text(word)), at in chosen, classes="field"
                         )
+                    if field.other:
+                        yield FormCheckbox(
+                            "other",
+                            len(field.choices) in chosen,
+                            id=f"mark-other-{number}",
+                            classes="field",
+                        )
+                yield from self._ask_other(number, field)
             case _:
                 yield Input(_as_line(state), id=id_, classes="field")
+
+    def _ask_other(self, number: int, field: FormField) -> ComposeResult:
+        if field.other:
+            typed = _as_line(self._filled.get(field.other))
+            hint = "other, in your own words"
+            yield Input(typed, hint, id=f"other-{number}", classes="field other")
 
     def _chosen(self, field: FormField) -> list[int]:
         """The places of the choices that are on at first."""
@@ -308,7 +407,13 @@ class QuestionScreen(ModalScreen[None]):
                 return self.query_one(id_, Input).value
 
     def _values(self, field: FormField, chosen: list[int]) -> list[Any]:
-        return [field.choices[at][0] for at in chosen]
+        return [field.choices[at][0] for at in chosen if at < len(field.choices)]
+
+    def _own_words(self, number: int, field: FormField) -> str | None:
+        """The other answer, if it is chosen."""
+        if len(field.choices) not in self._state(number, field):
+            return None
+        return self.query_one(f"#other-{number}", Input).value.strip() or None
 
     def _value(self, number: int, field: FormField) -> Any:
         state: Any = self._state(number, field)
@@ -316,9 +421,10 @@ class QuestionScreen(ModalScreen[None]):
             case "yes_no":
                 return state
             case "one_of":
-                if not state and field.is_required:
-                    raise FieldValueError(f"{field.title} is required")
                 values = self._values(field, state)
+                own = self._own_words(number, field) if field.other else None
+                if not values and own is None and field.is_required:
+                    raise FieldValueError(f"{field.title} is required")
                 return values[0] if values else None
             case "some_of":
                 return self._values(field, state)
@@ -326,6 +432,31 @@ class QuestionScreen(ModalScreen[None]):
                 # What cannot be typed into a line is only shown in another form, not changed.
                 is_untouched = isinstance(field.default, str) and state == _as_line(field.default)
                 return parse_field_value(field, field.default if is_untouched else state)
+
+
+class QuestionScreen(ModalScreen[None]):
+    """The question of an agent that is not in view; its form alone."""
+
+    AUTO_FOCUS = None
+
+    def __init__(
+        self, item: "InboxItem", saved: str = "", queue: RequestQueue | None = None
+    ) -> None:
+        super().__init__()
+        self.form = QuestionForm(item, saved, queue=queue)
+
+    @property
+    def item(self) -> "InboxItem":
+        """The question."""
+        return self.form.item
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        yield self.form
+
+    def on_mount(self) -> None:
+        """Begin with the first field."""
+        self.form.take_focus()
 
 
 def _as_line(value: object) -> str:

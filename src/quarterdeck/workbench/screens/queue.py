@@ -82,7 +82,7 @@ class QueueScreen(ModalScreen[None]):
 
     @property
     def queue(self) -> "tuple[QueuedPrompt, ...]":
-        """What waits, as the fleet last told it."""
+        """What waits, as the fleet last reported it."""
         agent = self._app_context.roster.find(self._session)
         return agent.queue if agent is not None else ()
 

@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from quarterdeck.wire.content import ImageContent
 from quarterdeck.wire.conversation import TextPart
-from quarterdeck.wire.event_text import Severity, describe_content, describe_event
+from quarterdeck.wire.event_text import NameFinder, Severity, describe_content, describe_event
 from quarterdeck.wire.events import (
     Checkpointed,
     ChildEnded,
@@ -60,6 +60,7 @@ from quarterdeck.wire.events import (
     TurnStarted,
     UnknownEvent,
     UsageReported,
+    WorktreeEvent,
 )
 from quarterdeck.wire.permissions import Selected
 from quarterdeck.wire.record import Record
@@ -104,6 +105,8 @@ class BlockBuilder:
     """The end of a turn that began before the first record."""
     most: int | None = MOST_TEXT
     """Characters of one text that are kept; None: all."""
+    find_name: NameFinder = lambda _: None
+    """The name of another agent."""
 
     def take(self, record: Record) -> None:
         """Take in the next record; one that is in already does nothing."""
@@ -114,6 +117,8 @@ class BlockBuilder:
         event = record.event
         if isinstance(event, MessageChunk | ThoughtChunk):
             self._chunk(record, event)
+        elif isinstance(event, WorktreeEvent):
+            self._describe(record, event)
         elif not self._is_unseen(event):
             self._end_text()
             self._event(record, event)
@@ -186,6 +191,7 @@ class BlockBuilder:
             self.touch(last, last.last)
 
     def _event(self, record: Record, event: Event) -> None:
+        assert not isinstance(event, WorktreeEvent)
         match event:
             case Prompted():
                 self._prompt(record.seq, event)
@@ -222,8 +228,7 @@ class BlockBuilder:
                 | PromptDropped()
                 | UnknownEvent()
             ):
-                if (note := describe_event(event)) is not None:
-                    self._note(record, note.text, note.severity)
+                self._describe(record, event)
             case (
                 SessionSpawned()
                 | MessageChunk()
@@ -253,6 +258,11 @@ class BlockBuilder:
         block = PromptBlock(first=seq, last=seq, text=shown, left=left, origin=event.origin)
         block.steers = event.steers
         self.add(block)
+
+    def _describe(self, record: Record, event: Event) -> None:
+        if (note := describe_event(event, self.find_name)) is not None:
+            self._end_text()
+            self._note(record, note.text, note.severity)
 
     def _note(self, record: Record, text: str, severity: Severity) -> None:
         seq, parent = record.seq, record.parent

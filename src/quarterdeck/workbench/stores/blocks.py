@@ -35,7 +35,7 @@ CallStatus: TypeAlias = Literal["pending", "in_progress", "completed", "failed",
 
 @dataclass(slots=True, kw_only=True)
 class PromptBlock:
-    """What somebody said to the agent."""
+    """What someone said to the agent."""
 
     first: int
     last: int
@@ -126,7 +126,7 @@ class ToolBlock:
     decision: str | None = None
     """Who allowed or denied it."""
     asked: str = ""
-    """What leave was asked for; its title where the call has none."""
+    """What permission was asked for; its title where the call has none."""
     is_asking: bool = False
     is_cut: bool = False
     """Its beginning is not known yet."""

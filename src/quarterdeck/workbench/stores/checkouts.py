@@ -11,7 +11,7 @@ from quarterdeck.wire.errors import QuarterdeckError
 __all__ = ["Checkout", "Checkouts"]
 
 _AGE = 10.0
-"""Seconds after which a directory is looked at again while somebody works there."""
+"""Seconds after which a directory is looked at again while someone works there."""
 _MOST = 200
 _AT_ONCE = 2
 _SECONDS = 5.0
@@ -29,7 +29,7 @@ class Checkout:
     @property
     def changes(self) -> str:
         """Lines that came and went, against the last commit."""
-        return f"+{self.added} -{self.removed}" if self.added or self.removed else ""
+        return f"+{self.added} −{self.removed}" if self.added or self.removed else ""
 
 
 class Checkouts:
@@ -75,7 +75,7 @@ _NOTHING = Checkout()
 
 
 def _look(cwd: str) -> Checkout:
-    from quarterdeck.system.git_repository import find_repository
+    from quarterdeck.system.git.repository import find_repository
 
     try:
         repository = find_repository(cwd)

@@ -48,7 +48,7 @@ class MachineDiscovery:
 
 @dataclass(slots=True, kw_only=True)
 class DiscoveryStore:
-    """What is known so far; everything None until somebody has looked."""
+    """What is known so far; everything None until someone has looked."""
 
     places: "Places | None" = None
     """Ours; None: there are none, as in a test, and nothing is looked for."""

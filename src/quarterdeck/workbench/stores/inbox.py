@@ -7,7 +7,12 @@ if TYPE_CHECKING:
     from quarterdeck.fleet.api import InboxItem
     from quarterdeck.wire.ids import RequestId, SessionId
 
-__all__ = ["InboxStore"]
+__all__ = ["InboxStore", "draft_key"]
+
+
+def draft_key(item: "InboxItem") -> str:
+    """Where what is filled in for a question is kept."""
+    return f"question-{item.request}"
 
 
 class InboxStore:
@@ -19,7 +24,7 @@ class InboxStore:
         self._watchers: list[Callable[[], None]] = []
 
     def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
-        """Call somebody after each change; returns what ends that."""
+        """Call a function after each change; returns what ends that."""
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
 
@@ -41,16 +46,31 @@ class InboxStore:
         self._later.add(request)
         self._notify_watchers()
 
+    def take_up(self, request: "RequestId") -> None:
+        """A person wants to decide now what was put off."""
+        if request in self._later:
+            self._later.discard(request)
+            self._notify_watchers()
+
+    def is_offered(self, request: "RequestId") -> bool:
+        """Whether a request is open and nobody put it off."""
+        return request not in self._later and self.find(request) is not None
+
     def find(self, request: "RequestId") -> "InboxItem | None":
         """An open request."""
         return next((item for item in self.items if item.request == request), None)
 
     def offered(self, session: "SessionId | None") -> "InboxItem | None":
-        """The oldest request of an agent that nobody put off."""
+        """The oldest request of an agent that no one put off."""
         for item in self.items:
             if item.session == session and item.request not in self._later:
                 return item
         return None
+
+    def following(self, session: "SessionId | None") -> "InboxItem | None":
+        """The one after an answer: the agent's own next, then the oldest of all; none put off."""
+        own = self.offered(session)
+        return own or next((one for one in self.items if one.request not in self._later), None)
 
     def next(self, session: "SessionId | None" = None) -> "InboxItem | None":
         """The one to answer next: the agent's own first, then the oldest of all."""

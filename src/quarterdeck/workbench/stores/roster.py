@@ -89,7 +89,7 @@ def arrange_agents(
 
     place(children.get(None, ()), 0)
     seen = {agent.session for agent, _ in placed}
-    # Parents in a circle would show nobody; the log cannot say that, a damaged one might.
+    # Parents in a circle would show no one; the log cannot say that, a damaged one might.
     return placed + [(agent, 0) for agent in shown if agent.session not in seen]
 
 
@@ -161,7 +161,7 @@ class RosterStore:
         self.agents: Sequence[AgentInfo] = ()
         self.status: FleetStatus | None = None
         self.is_known = False
-        """The fleet has told its agents at least once."""
+        """The fleet has reported its agents at least once."""
         self.query = AgentListQuery()
         """What the person wants to see."""
         self._depths: dict[SessionId, int] = {}
@@ -171,7 +171,7 @@ class RosterStore:
         self._watchers: list[Callable[[], None]] = []
 
     def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
-        """Call somebody after each change; returns what ends that."""
+        """Call a function after each change; returns what ends that."""
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
 

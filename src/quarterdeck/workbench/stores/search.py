@@ -13,7 +13,7 @@ __all__ = ["MOST_FOUND", "STEP", "BlockMatch", "TranscriptSearch", "read_whole_t
 STEP = 400
 """Records that are read and searched at once."""
 MOST_FOUND = 2_000
-"""Blocks after which nobody looks further."""
+"""Blocks after which no one looks further."""
 _END = 2**62
 
 

@@ -5,6 +5,7 @@ pages are joined.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
+from quarterdeck.wire.event_text import NameFinder
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
 
@@ -117,7 +118,7 @@ def _repair_text(before: BlockBuilder, after: BlockBuilder) -> None:
 
 
 def _repair_plan(before: BlockBuilder, after: BlockBuilder) -> None:
-    """Let a plan that is told anew within one turn stay at its place."""
+    """Let a plan that is reported anew within one turn stay at its place."""
     for block in list(after.blocks):
         if isinstance(block, PromptBlock):
             return
@@ -189,9 +190,15 @@ class TranscriptStore:
         read: where its records come from, for those who look for something in all of it.
     """
 
-    def __init__(self, session: SessionId, read: TranscriptReader = _nothing) -> None:
+    def __init__(
+        self,
+        session: SessionId,
+        read: TranscriptReader = _nothing,
+        find_name: NameFinder = lambda _: None,
+    ) -> None:
         self.session = session
         self.read = read
+        self._find_name = find_name
         self.has_older = True
         """There may be records before the window."""
         self.has_newer = False
@@ -200,7 +207,7 @@ class TranscriptStore:
         """The first page is here."""
         self.revision = 0
         """Counts changes of shape."""
-        self._folding = BlockBuilder()
+        self._folding = BlockBuilder(find_name=self._find_name)
         self._early: list[Record] = []
         self._added = 0
         """About how many characters came live since the window was last weighed."""
@@ -223,13 +230,13 @@ class TranscriptStore:
         return self._folding.last
 
     def watch(self, watcher: Callable[[TranscriptChange], None]) -> Callable[[], None]:
-        """Call somebody after each change; returns what ends that."""
+        """Call a function after each change; returns what ends that."""
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
 
     def start(self, page: Sequence[Record], *, is_end: bool) -> None:
         """Begin anew with the last page of the log, or with its first."""
-        self._folding = BlockBuilder()
+        self._folding = BlockBuilder(find_name=self._find_name)
         self.is_loaded = True
         self.has_newer = not is_end
         self.has_older = len(page) >= PAGE if is_end else False
@@ -246,7 +253,7 @@ class TranscriptStore:
         ``older``: None where it was not asked for. ``most``: how many records were asked for on
         either side.
         """
-        self._folding = BlockBuilder()
+        self._folding = BlockBuilder(find_name=self._find_name)
         self.is_loaded = True
         self._early.clear()
         for record in (*(older or ()), *newer):
@@ -285,7 +292,7 @@ class TranscriptStore:
     def older(self, page: Sequence[Record]) -> None:
         """Take in the page before the window."""
         self.has_older = len(page) >= PAGE
-        before = BlockBuilder()
+        before = BlockBuilder(find_name=self._find_name)
         for record in page:
             before.take(record)
         join_pages(before, self._folding)

@@ -1,4 +1,4 @@
-"""What shall run in a terminal, as people say it."""
+"""What is to run in a terminal, as people say it."""
 
 import re
 import shlex

@@ -21,7 +21,7 @@ TerminalViewState: TypeAlias = Literal["coming", "live", "ended", "gone", "lost"
 
 
 class TerminalFollower:
-    """Watches one terminal until its program has left or nobody knows it any more.
+    """Watches one terminal until its program has left or no one knows it any more.
 
     Args:
         fleet: who has it.
@@ -87,7 +87,7 @@ Cells: TypeAlias = tuple[int, int]
 
 
 class TerminalSizer:
-    """Asks for a size once: somebody else may have asked for another since, and is right then.
+    """Asks for a size once: someone else may have asked for another since, and is right then.
 
     Args:
         fleet: who has the terminal.
@@ -100,11 +100,11 @@ class TerminalSizer:
         self._asked: Cells | None = None
 
     def wants(self, size: Cells, now: Cells, *, insists: bool) -> bool:
-        """Whether to ask; ``insists``: also for what was asked before, as somebody is at work."""
+        """Whether to ask; ``insists``: also for what was asked before, as someone is at work."""
         return min(size) >= 1 and size != now and (insists or size != self._asked)
 
     async def ask(self, size: Cells) -> None:
-        """Ask for a size; that a terminal has left or is out of reach is told elsewhere."""
+        """Ask for a size; that a terminal has left or is out of reach is reported elsewhere."""
         self._asked = size
         try:
             await self._fleet.resize_terminal(self._terminal, *size)

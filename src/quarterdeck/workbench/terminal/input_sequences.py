@@ -43,7 +43,7 @@ _CONTROLS: Final = {
 
 
 def encode_key(key: str, character: str | None, modes: TerminalModes) -> bytes:
-    """The bytes of a key; empty for one that a program cannot be told of.
+    """The bytes of a key; empty for one that a program cannot be sent.
 
     Args:
         key: its name, such as ``ctrl+a``, ``shift+f5``, ``full_stop`` or ``x``.

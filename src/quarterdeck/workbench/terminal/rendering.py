@@ -63,7 +63,7 @@ def _toned(cluster: str, width: int) -> Iterator[tuple[str, int]]:
 
 
 def render_text(text: str) -> str:
-    """The text as it is drawn: as many cells as the emulator gave it, whoever counts them."""
+    """The text as it is drawn: as many cells as the emulator gave it, no matter who counts them."""
     if _SIMPLE.fullmatch(text):
         return text
     return "".join([_drawn(cluster, width) for cluster, width in find_graphemes(text)])
@@ -95,7 +95,7 @@ class RowRenderer:
     """Makes segments of rows; keeps the styles that it has met.
 
     Args:
-        base_style: the colours of a terminal that was told none.
+        base_style: the colours of a terminal that was given none.
     """
 
     def __init__(self, base_style: Callable[[], RichStyle]) -> None:

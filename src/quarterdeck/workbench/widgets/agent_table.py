@@ -10,7 +10,13 @@ from textual.message import Message
 
 from quarterdeck.wire.clock import WallClock
 
-from ..rendering.agent_rows import AgentRow, agent_head, agent_line, place_columns
+from ..rendering.agent_rows import (
+    AgentRow,
+    agent_head,
+    agent_line,
+    find_urgent_columns,
+    place_columns,
+)
 from ..rendering.lines import Line
 from ..sanitize import sanitize_line
 from ..stores.checkouts import Checkouts
@@ -38,6 +44,7 @@ class AgentTable(Picker):
         Binding("a", "ask('archive')", "archive or unarchive it"),
         Binding("r", "ask('resume')", "resume it where it stopped"),
         Binding("n", "ask('rename')", "rename it"),
+        Binding("v", "ask('review')", "review what it changed"),
         Binding("s", "sort(1)", "sort by the next column"),
         Binding("S", "turn", "reverse the order"),
         Binding("slash", "seek", "filter agents; escape shows all"),
@@ -47,7 +54,7 @@ class AgentTable(Picker):
 
     @dataclass
     class CommandWanted(Message):
-        """A command shall be done to an agent, whichever is in view."""
+        """A command is to be done to an agent, whichever is in view."""
 
         session: "SessionId"
         command: str
@@ -63,6 +70,8 @@ class AgentTable(Picker):
         self._is_seeking = False
         self._states: dict[SessionId, str] = {}
         self._timer: Timer | None = None
+        self._urgent: Sequence[str] = ()
+        """Columns that agents have something for."""
         self.is_seen = False
 
     def on_mount(self) -> None:
@@ -82,7 +91,7 @@ class AgentTable(Picker):
         self._changed()
 
     def on_hide(self) -> None:
-        """Nobody sees it."""
+        """No one sees it."""
         self.is_seen = False
         if self._timer is not None:
             self._timer.pause()
@@ -92,7 +101,7 @@ class AgentTable(Picker):
         roster = self._roster
         lines: list[Line] = []
         if roster.agents or roster.query.narrows:
-            lines.append(agent_head(width, self.columns, roster.query.by))
+            lines.append(agent_head(width, self.columns, roster.query.by, self._urgent))
         if self._is_seeking or roster.query.narrows:
             lines.append(self._filter_text())
         return lines
@@ -160,7 +169,7 @@ class AgentTable(Picker):
             return
         event.prevent_default()
         width = self.scrollable_content_region.width
-        for column, at, wide in place_columns(width, self.columns):
+        for column, at, wide in place_columns(width, self.columns, self._urgent):
             if at <= event.x < at + wide and column.name in SORTS:
                 by = self._roster.query.by
                 is_again = by == column.name and not self._roster.query.is_reversed
@@ -170,7 +179,7 @@ class AgentTable(Picker):
         agent = self._roster.agents[at]
         checkout = self._checkouts.get(agent.cwd)
         row = AgentRow(agent=agent, roster=self._roster, now=now, checkout=checkout)
-        return agent_line(row, width, self.columns)
+        return agent_line(row, width, self.columns, self._urgent)
 
     def _filter_text(self) -> Line:
         query = self._roster.query
@@ -184,6 +193,7 @@ class AgentTable(Picker):
         )
 
     def _changed(self) -> None:
+        self._urgent = find_urgent_columns(self._roster.agents)
         self.update()
         agents = self._roster.agents
         if self._timer is not None:
@@ -196,7 +206,7 @@ class AgentTable(Picker):
     def _tick(self) -> None:
         """Draw the times of those at work anew; only their cells."""
         width = self.scrollable_content_region.width
-        columns = place_columns(width, self.columns)
+        columns = place_columns(width, self.columns, self._urgent)
         names = [column.name for column, _, _ in columns]
         ticking = "time" if "time" in names else "doing"
         times = [(at, wide) for column, at, wide in columns if column.name == ticking]
@@ -210,9 +220,9 @@ class AgentTable(Picker):
         self._look_at_checkouts()
 
     def _look_at_checkouts(self) -> None:
-        """Ask git where somebody looks: at first, when a turn has ended, and while one goes on."""
+        """Ask git where someone looks: at first, when a turn has ended, and while one goes on."""
         width = self.scrollable_content_region.width
-        names = {column.name for column, _, _ in place_columns(width, self.columns)}
+        names = {column.name for column, _, _ in place_columns(width, self.columns, self._urgent)}
         before, self._states = self._states, {a.session: a.state for a in self._roster.agents}
         if width <= 0 or not names & {"branch", "changes"} or not self.display:
             return
@@ -221,6 +231,8 @@ class AgentTable(Picker):
             was = before.get(agent.session)
             has_ended = was in _AT_WORK and agent.state not in _AT_WORK
             is_new = was is None
+            if agent.worktree is not None and agent.changes is not None:
+                continue  # the fleet counts those itself
             if (is_new or has_ended or agent.state in _AT_WORK) and self._checkouts.is_due(
                 agent.cwd, is_stale=has_ended
             ):

@@ -172,7 +172,7 @@ class ChatInput(TextArea):
     A long text that is pasted is folded to a few words, which stand for it until it is sent.
 
     Args:
-        past: what was sent before, oldest first; asked for when somebody wants to see it.
+        past: what was sent before, oldest first; asked for when someone wants to see it.
         complete: tells what a word can become.
     """
 

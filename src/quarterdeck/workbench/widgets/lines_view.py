@@ -24,9 +24,11 @@ ROLES = (
     "text", "faint", "strong", "emphasis", "struck", "link", "heading", "bullet", "prompt",
     "prompt-sign", "thought", "tool", "running", "good", "bad", "warning", "asking", "terminal",
     "diff-added", "diff-removed", "code", "code-comment", "code-keyword", "code-string",
-    "code-number", "code-name", "cursor", "key", "match",
+    "code-number", "code-name", "cursor", "key", "match", "hunk", "diff-line-added",
+    "diff-line-removed", "diff-word-added", "diff-word-removed",
 )  # fmt: skip
-"""What a span can be; each has a class ``lined--ROLE`` in the style sheet."""
+"""What a span can be; each has a class ``lined--ROLE`` in the style sheet. A role and
+another after a slash, as in ``code-string/diff-line-added``: the first on the second's ground."""
 _MOST_SELECTED = 20_000
 """Lines that are copied at once."""
 
@@ -110,6 +112,16 @@ class LineCanvas(ScrollView):
         return cast("App[object]", self.app).stylesheet  # pyright: ignore[reportUnknownMemberType]
 
     def _compute_style(self, role: str) -> Style:
+        role, _, background = role.partition("/")
+        found = self._style_of(role)
+        if not background:
+            return found
+        under = self._style_of(background)
+        return found + Style(
+            bgcolor=under.bgcolor, bold=under.bold or None, underline=under.underline or None
+        )
+
+    def _style_of(self, role: str) -> Style:
         name = f"lined--{role}"
         node = DOMNode(classes=name)
         node._attach(self)  # pyright: ignore[reportPrivateUsage]

@@ -36,9 +36,9 @@ __all__ = ["LEAVE", "TerminalView"]
 LEAVE = "ctrl+backslash"
 """The one key that does not go to the program while one types."""
 _SETTLED = 0.08
-"""Seconds after which a size is told."""
+"""Seconds after which a size is reported."""
 _UNSEEN = 5.0
-"""Seconds after which a terminal that nobody sees is not followed any more."""
+"""Seconds after which a terminal that no one sees is not followed any more."""
 _PAUSE = 0.5
 """Seconds between two tries to reach a terminal that was lost."""
 _SCROLLED = {"shift+pageup": -1, "shift+pagedown": 1}
@@ -180,7 +180,7 @@ class TerminalView(Widget, can_focus=True):
         self._ask_size_soon()
 
     def on_hide(self) -> None:
-        """Follow no more if nobody looks for some time; the terminal goes on."""
+        """Follow no more if no one looks for some time; the terminal goes on."""
         self.is_seen = False
         if self._hiding is None:
             self._hiding = self.set_timer(_UNSEEN, self._rest)
@@ -317,7 +317,7 @@ class TerminalView(Widget, can_focus=True):
     def takes_every_key(self) -> bool:
         """Whether no key is for anybody else.
 
-        Also for a moment after the program has left: who types on means nobody else by it, and
+        Also for a moment after the program has left: who types on means no one else by it, and
         least of all an agent that ``ctrl+c`` would interrupt.
         """
         return self.has_focus and (self.is_typing or self._is_quiet)

@@ -35,7 +35,7 @@ __all__ = ["TranscriptView"]
 class TranscriptView(LineCanvas, can_focus=True):
     """Shows one transcript at a time; the place in each is kept while others are shown.
 
-    It stays at the end while the agent writes, unless somebody has scrolled up: then the line
+    It stays at the end while the agent writes, unless someone has scrolled up: then the line
     at the top of the view stays where it is, whatever comes or is measured.
     """
 
@@ -147,7 +147,7 @@ class TranscriptView(LineCanvas, can_focus=True):
         self._unwatch()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Somebody scrolls: note where they read."""
+        """Someone scrolls: note where they read."""
         super().watch_scroll_y(old_value, new_value)
         if self._is_settling or self._store is None:
             return

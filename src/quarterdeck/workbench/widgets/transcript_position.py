@@ -120,7 +120,7 @@ class ScrollAnchor:
 
 
 class ScrollAnchors:
-    """Where somebody reads in each of several transcripts."""
+    """Where someone reads in each of several transcripts."""
 
     def __init__(self) -> None:
         self._anchors: dict[str, ScrollAnchor] = {}

@@ -56,7 +56,7 @@ class SearchBar(Horizontal):
         step: int
 
     class Closed(Message):
-        """Nobody looks any more."""
+        """No one looks any more."""
 
     def __init__(self, words: str = "") -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class SearchController:
         self._view.refresh()
 
     def change(self, words: str) -> None:
-        """Look for other words, once somebody has typed them."""
+        """Look for other words, once someone has typed them."""
         if words == self._words:
             return
         self._stop()

@@ -65,7 +65,7 @@ class WorkspaceFiles:
         self._folder = folder
 
     def load(self, cwd: str, kinds: "Mapping[str, PanelKind]") -> WorkspaceSnapshot:
-        """What was open in a directory; the default layout where that cannot be told.
+        """What was open in a directory; the default layout where that cannot be known.
 
         A file that cannot be used is put aside, not lost: ``notice`` says so.
         """

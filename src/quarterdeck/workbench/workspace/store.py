@@ -58,9 +58,9 @@ def find_project_layouts(places: "Places", cwd: Path) -> Path | None:
     from quarterdeck.wire.errors import QuarterdeckError
 
     with suppress(OSError, QuarterdeckError):
-        root = find_workspace(cwd).root
-        if TrustStore(places.trust_file).is_trusted(root):
-            return root / FOLDER / "layouts"
+        workspace = find_workspace(cwd)
+        if TrustStore(places.trust_file).is_trusted(workspace.project):
+            return workspace.project / FOLDER / "layouts"
     return None
 
 

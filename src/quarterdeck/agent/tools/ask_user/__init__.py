@@ -142,7 +142,7 @@ class AskUserTool:
         return read_description(__package__)
 
     async def prepare(self, arguments: AskUserArguments, workspace: ToolWorkspace) -> PreparedCall:
-        """Check the questions; nobody is asked yet."""
+        """Check the questions; the person is not asked yet."""
         for question in arguments.questions:
             _check(question)
         first = arguments.questions[0].question.strip()

@@ -178,7 +178,7 @@ async def _wait(terminal: Terminal, seconds: float) -> bool:
 
 
 async def _show(terminal: Terminal, pieces: AsyncIterator[str], live: LiveCall) -> None:
-    """Tell the session what is printed while it is printed."""
+    """Send the output to the session while it is printed."""
     shown, hidden, last = 0, 0, ""
     async for piece in pieces:
         if shown > _MOST_SHOWN:

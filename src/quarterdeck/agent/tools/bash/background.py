@@ -45,7 +45,7 @@ _MOST_KEPT = 64
 class BackgroundCommand:
     """A command that runs on after the call that started it.
 
-    What it prints is collected until somebody takes it; of what nobody took the last ``limit``
+    Its output is collected until it is taken; of output that is not taken the last ``limit``
     characters stay.
     """
 
@@ -53,7 +53,7 @@ class BackgroundCommand:
         self.id = id
         self.line = line
         self.file = started.file
-        self.was_exit_told = False
+        self.was_exit_reported = False
         self._limit = limit
         self._begun = time.monotonic()
         self._over: float | None = None
@@ -274,7 +274,7 @@ async def _kill(command: BackgroundCommand, live: LiveCall) -> ToolOutcome:
 
 
 async def _read(command: BackgroundCommand, live: LiveCall) -> ToolOutcome:
-    """Tell what is new, and show it in the command's terminal."""
+    """Return what is new, and show it in the command's terminal."""
     dropped, text = command.take()
     await _show(command, text, live)
     if dropped:
@@ -290,8 +290,8 @@ async def _show(command: BackgroundCommand, text: str, live: LiveCall) -> None:
     terminal = TerminalId(command.terminal.id)
     if text:
         await live.emit(TerminalOutput(terminal=terminal, data=text))
-    if (left := command.exit) is not None and not command.was_exit_told:
-        command.was_exit_told = True
+    if (left := command.exit) is not None and not command.was_exit_reported:
+        command.was_exit_reported = True
         await live.emit(TerminalExited(terminal=terminal, exit_code=left.code, signal=left.signal))
 
 

@@ -40,7 +40,7 @@ class OutputFiles:
         return f"{self._directory}/output-{self._count}.txt"
 
     async def drop(self, file: str) -> None:
-        """Remove a file that nobody was told about."""
+        """Remove a file whose path was never reported."""
         await asyncio.to_thread(Path(file).unlink, missing_ok=True)
 
     async def close(self) -> None:
@@ -89,7 +89,7 @@ QUIET = {
     "SYSTEMD_PAGER": "cat",
     "TERM": "dumb",
 }
-"""Variables that keep programs from paging, prompting and colouring: nobody sits there.
+"""Variables that keep programs from paging, prompting and colouring: there is no person to answer.
 
 ``CI`` is not among them: test runners then refuse to write what a developer wants written.
 """

@@ -45,7 +45,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Indents:
-    """Which indentation of the file stands for which one of the text that was looked for."""
+    """Maps each indentation of the searched text to the one in the file."""
 
     known: dict[str, str]
 
@@ -469,13 +469,13 @@ async def _run(
         identity = await files.write(target.real, change.data, expected=change.identity)
         workspace.seen.note(target.real, identity)
     return ToolOutcome(
-        result=(TextPart(text=await asyncio.to_thread(_told, target, change)),),
+        result=(TextPart(text=await asyncio.to_thread(_result_text, target, change)),),
         content=change.content if change.file != planned.file else None,
         locations=(ToolCallLocation(path=target.path, line=change.line),),
     )
 
 
-def _told(target: FileTarget, change: _Change) -> str:
+def _result_text(target: FileTarget, change: _Change) -> str:
     count = len(change.applied.changes)
     head = f"Edited {target.shown}: {count} replacement{'s' if count != 1 else ''}."
     notes = [f"({note})" for note in change.applied.notes]

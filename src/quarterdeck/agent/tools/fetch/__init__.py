@@ -114,10 +114,10 @@ async def _fetch(
         message = f"{found.url} answered with status {found.status}.\n\n{text[:_ERROR_SHOWN]}"
         return text_outcome(message.rstrip(), is_error=True)
     limit = min(arguments.limit or options.output_bytes, options.output_bytes)
-    return _told(found, url, text, arguments.offset, limit)
+    return _result_text(found, url, text, arguments.offset, limit)
 
 
-def _told(page: FetchedPage, url: str, text: str, offset: int, limit: int) -> ToolOutcome:
+def _result_text(page: FetchedPage, url: str, text: str, offset: int, limit: int) -> ToolOutcome:
     """A part of the text, and exactly which part of what."""
     notes: list[str] = []
     if page.url != url:

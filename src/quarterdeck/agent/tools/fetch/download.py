@@ -63,7 +63,7 @@ class FetchedPage:
     data: bytes
     is_cut: bool = False
     length: int | None = None
-    """Bytes of the whole body, where the server said so."""
+    """Bytes of the whole body, where the server sent it."""
 
     @property
     def is_html(self) -> bool:
@@ -173,7 +173,7 @@ async def connect(target: UrlTarget, resolve: Resolve, *, allow_private: bool) -
     """Connect to a checked address of the target.
 
     Raises:
-        ToolError: An address is not allowed, or nobody answers there.
+        ToolError: An address is not allowed, or does not answer.
     """
     check_name(target, allow_private=allow_private)
     try:
@@ -228,7 +228,7 @@ _COMPRESSIONS = frozenset(("gzip", "x-gzip", "deflate"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedPage:
-    """The page is on another host, for which there may be no leave."""
+    """The page is on another host, which may not be permitted."""
 
     url: str
     to: str

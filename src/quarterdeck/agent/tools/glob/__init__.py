@@ -80,10 +80,12 @@ async def _find(
 ) -> ToolOutcome:
     await expect_unmoved(workspace.system.files, target)
     tree = await list_tree(workspace.system.files, target.real, may_read=workspace.may_read)
-    return text_outcome(await asyncio.to_thread(_told, target, tree, regex, pattern))
+    return text_outcome(await asyncio.to_thread(_result_text, target, tree, regex, pattern))
 
 
-def _told(target: FileTarget, tree: DirectoryTree, regex: re.Pattern[str], pattern: str) -> str:
+def _result_text(
+    target: FileTarget, tree: DirectoryTree, regex: re.Pattern[str], pattern: str
+) -> str:
     prefix = "" if target.shown == "." else target.shown.rstrip("/") + "/"
     paths = [prefix + entry.path for entry in tree.files if regex.fullmatch(entry.path)]
     notes = list(tree.notes)

@@ -33,7 +33,7 @@ class GoalDoneArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fie
 class GoalDoneTool:
     """Ends the pursuit of a goal; what it says is in the log as the call's arguments.
 
-    One for each goal: what was said once is not progress when it is said again.
+    One for each goal: a second report of the same goal is no progress.
     """
 
     name = GOAL_DONE
@@ -43,7 +43,7 @@ class GoalDoneTool:
     """The goal is the session's own."""
 
     def __init__(self) -> None:
-        self._was_said = False
+        self._was_declared = False
 
     @property
     def description(self) -> str:
@@ -51,11 +51,11 @@ class GoalDoneTool:
         return read_description(__package__)
 
     async def prepare(self, arguments: GoalDoneArguments, workspace: ToolWorkspace) -> PreparedCall:
-        """Make sure that something is said."""
+        """Make sure that the report is not empty."""
         for name, value in (("summary", arguments.summary), ("evidence", arguments.evidence)):
             if not value.strip():
                 raise ToolError(f"{name!r} is empty; state what was reached and how you know.")
-        if self._was_said:
+        if self._was_declared:
             raise ToolError(
                 "The goal is already marked as reached; tell the person what matters, and stop."
             )
@@ -67,7 +67,7 @@ class GoalDoneTool:
         )
 
     async def _done(self, live: LiveCall) -> ToolOutcome:
-        self._was_said = True
+        self._was_declared = True
         return text_outcome("The goal is marked as reached. Tell the person briefly what matters.")
 
 

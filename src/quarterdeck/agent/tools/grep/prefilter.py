@@ -183,7 +183,7 @@ async def find_candidates(
 ) -> frozenset[str] | None:
     """The paths of those entries that may match; None where ripgrep cannot tell.
 
-    It cannot where it is not installed, where any file could not be read (somebody has to count
+    It cannot where it is not installed, where any file could not be read (our own search counts
     those), and where what we read is not what is on the disk.
     """
     if not system.files.is_disk:

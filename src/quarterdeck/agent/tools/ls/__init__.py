@@ -33,7 +33,7 @@ class LsArguments(Arguments, frozen=True, kw_only=True):
 
 
 class LsTool:
-    """Lists a directory as it is, sorted by name; nothing is left out but what is said."""
+    """Lists a directory as it is, sorted by name; whatever is left out is counted in the result."""
 
     name = "ls"
     kind: ToolKind = "read"

@@ -31,7 +31,7 @@ IMAGE_BYTES = 3_750_000
 
 
 def image_type(head: bytes) -> str:
-    """The MIME type that the first bytes of a file tell; empty for anything but an image."""
+    """The MIME type by the first bytes of a file; empty for anything but an image."""
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if head.startswith(b"\xff\xd8\xff"):

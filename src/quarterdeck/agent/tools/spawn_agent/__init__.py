@@ -40,7 +40,7 @@ class SpawnAgentArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class SpawnAgentTool:
-    """Starts an agent, and waits for its answer unless it shall work in the background.
+    """Starts an agent, and waits for its answer unless it is to work in the background.
 
     To the policy this is not a call of its own: whatever the agent does is judged as it does it.
     """

@@ -125,8 +125,8 @@ def _over(target: FileTarget, content: str, there: bytes, identity: FileIdentity
     if there.startswith(_BOM) and not data.startswith(_BOM):
         data = _BOM + data
         kept.append("the byte order mark")
-    said_kept = f" Kept {' and '.join(kept)} of the file." if kept else ""
-    return _Plan(target=target, data=data, identity=identity, old=old, kept=said_kept)
+    kept_note = f" Kept {' and '.join(kept)} of the file." if kept else ""
+    return _Plan(target=target, data=data, identity=identity, old=old, kept=kept_note)
 
 
 async def _write(workspace: ToolWorkspace, plan: _Plan) -> ToolOutcome:

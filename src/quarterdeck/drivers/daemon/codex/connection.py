@@ -29,7 +29,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class CodexConnectionCutError(LinkBrokenError):
-    """The connection was cut before the answer came; nobody knows whether it was done."""
+    """The connection was cut before the answer came; whether the request took effect is unknown."""
 
 
 class CodexRequester:
@@ -58,9 +58,9 @@ class CodexConnection:
     """Talks with a server, over one connection after another if it is shared.
 
     Args:
-        handler: takes what the server asks and tells, over every connection.
-        again: called with each further connection, before anybody else may use it.
-        lost: told when it is over for good.
+        handler: takes requests and notifications of the server, over every connection.
+        again: called with each further connection, before its first use by others.
+        lost: called when the connection is lost for good.
         away: seconds for which a shared server may be away.
         pause: seconds until a connection is tried again.
     """

@@ -1,4 +1,4 @@
-"""What ``codex app-server`` tells, as events: pure, values in and events out."""
+"""Notifications of ``codex app-server`` as events: pure, values in and events out."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -52,7 +52,7 @@ _SILENT = frozenset(
         "thread/attachment/updated",
     )
 )
-"""What concerns screens alone, or is told again by something else."""
+"""Notifications that concern only the display, or repeat what another one reports."""
 
 
 class CodexServerReader:
@@ -63,7 +63,7 @@ class CodexServerReader:
         self._items = CodexItems(origin)
         self._total: TokenUsage | None = None
         self._before: TokenUsage | None = None
-        """The thread's tokens before the turn; None until the first figures tell them."""
+        """The thread's tokens before the turn; None until the first figures come."""
         self._outputs: dict[str, tuple[str, int]] = {}
         """Of each running command: the end of its output, and how much of it is not shown."""
         self._resets_at: int | None = None
@@ -112,7 +112,7 @@ class CodexServerReader:
         return self._items.has_gap
 
     def is_new(self, item: Mapping[str, Any]) -> bool:
-        """Whether this complete item is still to be told; from now on it is not."""
+        """Whether this complete item has not been emitted yet; marks it as emitted."""
         return self._items.is_new(item)
 
     def read(self, method: str, params: Mapping[str, Any]) -> Iterator[Event]:
@@ -148,7 +148,7 @@ class CodexServerReader:
         yield from self._items.end(item)
 
     def catch_up(self, item: Mapping[str, Any]) -> Iterator[Event]:
-        """The events of a complete item of this turn, as far as they were not told yet."""
+        """The events of a complete item of this turn that were not emitted yet."""
         yield from self._completed({"item": item})
 
     # Items
@@ -205,7 +205,7 @@ class CodexServerReader:
     # Trouble
 
     def _trouble(self, data: Mapping[str, Any]) -> Iterator[Event]:
-        """An error: a retry, or the failure that ends the turn and is told again."""
+        """An error: a retry, or the failure that ends the turn and is reported again."""
         error = as_map(data.get("error"))
         text = as_text(error.get("message"))
         reason = as_text(error.get("additionalDetails")) or text
@@ -243,7 +243,7 @@ def _name(data: Mapping[str, Any]) -> Iterator[Event]:
 
 
 def _compacted(data: Mapping[str, Any]) -> Iterator[Event]:
-    return iter(())  # the item of the same name tells it
+    return iter(())  # the item of the same name reports it
 
 
 def _rerouted(data: Mapping[str, Any]) -> Iterator[Event]:

@@ -26,7 +26,7 @@ About: TypeAlias = tuple[str, str, ToolKind, Any]
 _SHELLS = re.compile(r"(?:.*/)?(?:ba|z|da|k)?sh")
 _ENDS: dict[str, ToolCallEnd] = {"failed": "failed", "declined": "failed"}
 _SILENT = frozenset(("userMessage", "hookPrompt", "subAgentActivity", "functionCallOutput"))
-"""Items that tell nothing that is not told otherwise."""
+"""Items that only repeat what other items report."""
 
 
 @dataclass(slots=True)
@@ -46,16 +46,16 @@ class _Growing:
 class CodexItems:
     """The items of one thread. Text grows in pieces; what pieces left out the whole adds.
 
-    After a cut (``gap``) what is complete may be heard of twice, and is told once.
+    After a cut (``gap``) a complete item may arrive twice, and is emitted once.
     """
 
     def __init__(self, origin: str) -> None:
         self._origin = origin
-        self._said: dict[str, _Growing] = {}
+        self._messages: dict[str, _Growing] = {}
         self._open: set[str] = set()
         """The calls that run."""
         self._ended: dict[str, int] = {}
-        """What was told whole in this turn, and a hash of it: names may come again for another."""
+        """Items emitted whole in this turn, each with a hash: an id may come again for another."""
         self.has_gap = False
         """Whether something of this turn may have been missed."""
 
@@ -67,15 +67,15 @@ class CodexItems:
     def gap(self) -> None:
         """The connection was cut: pieces of what was growing may be missing."""
         self.has_gap = True
-        for growing in self._said.values():
+        for growing in self._messages.values():
             growing.has_gap = True
 
     def is_running(self, call: str) -> bool:
-        """Whether the beginning of this call was told, and not its end."""
+        """Whether the start of this call was emitted, and not its end."""
         return call in self._open
 
     def is_new(self, item: Mapping[str, Any]) -> bool:
-        """Whether this complete item is still to be told; from now on it is not."""
+        """Whether this complete item has not been emitted yet; marks it as emitted."""
         id_, mark = as_text(item.get("id")), hash(_text_of(item))
         if self.has_gap and self._ended.get(id_) == mark:
             return False
@@ -89,13 +89,13 @@ class CodexItems:
             self._open.add(id_)
             yield _started(ToolCallId(id_), item)
         elif kind in ("agentMessage", "plan", "reasoning"):
-            self._said[id_] = _Growing()
+            self._messages[id_] = _Growing()
 
     def grow(self, id_: str, delta: str, *, is_thought: bool = False) -> Iterator[Event]:
         """A piece of an item's text."""
-        known = self._said.get(id_)
+        known = self._messages.get(id_)
         if known is None:
-            known = self._said[id_] = _Growing(has_gap=self.has_gap)
+            known = self._messages[id_] = _Growing(has_gap=self.has_gap)
         if delta and not known.has_gap:
             known.pieces.append(delta)
             yield thought(delta, known.name) if is_thought else message(delta, known.name)
@@ -120,20 +120,20 @@ class CodexItems:
             yield UnknownEvent(origin=self._origin, raw=dict(item))
 
     def _rest(self, id_: str, whole: str) -> Iterator[Event]:
-        known = self._said.pop(id_, None) or _Growing()
+        known = self._messages.pop(id_, None) or _Growing()
         before, name = known.text, known.name
         if whole.startswith(before):
             whole = whole[len(before) :]
         elif before.startswith(whole):
             return
-        else:  # it was rewritten, and is told whole
+        else:  # it was rewritten, and is emitted whole
             name = new_message_id()
         if whole:
             yield message(whole, name)
 
     def _thoughts(self, id_: str, item: Mapping[str, Any]) -> Iterator[Event]:
         """What it thought, if no piece of it came before, or some were missed."""
-        known = self._said.pop(id_, None) or _Growing()
+        known = self._messages.pop(id_, None) or _Growing()
         items = as_list(item.get("summary")) or as_list(item.get("content"))
         texts = "\n\n".join(filter(None, map(as_text, items)))
         if known.pieces and not known.has_gap:
@@ -160,7 +160,7 @@ def _text_of(item: Mapping[str, Any]) -> str:
 
 
 def script_of(command: str) -> str:
-    """What a shell is told to do; a command that is no shell's as it is."""
+    """The script that a shell runs; a command that calls no shell is returned as it is."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -171,7 +171,7 @@ def script_of(command: str) -> str:
 
 
 def describe(item: Mapping[str, Any]) -> About:
-    """What can be said about a tool call."""
+    """The description of a tool call."""
     about = _CALLS.get(as_text(item.get("type")))
     if about is None:
         kind = as_text(item.get("type")) or "tool"

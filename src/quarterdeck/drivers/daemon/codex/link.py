@@ -56,7 +56,7 @@ class CodexLink:
         stream: talk over this, and start no program.
         away: seconds for which a shared server may be away before the session counts as lost.
         again: seconds until a connection is tried again.
-        taking: seconds after a cut within which the server must tell of a prompt that it has.
+        taking: seconds after a cut within which the server must report a prompt that it has.
     """
 
     transport = "daemon"
@@ -67,6 +67,7 @@ class CodexLink:
         steers=True,
         resumes=True,
         forks=True,
+        rewinds=True,
         lists=True,
         sets_mode=True,
         sets_model=True,
@@ -95,9 +96,11 @@ class CodexLink:
         self._ending: asyncio.Task[AgentExit | None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._changes: dict[str, Any] = {}
-        """What the next turn shall do otherwise."""
+        """What the next turn changes."""
+        self._chosen: dict[str, Any] = {}
+        """What was changed since the start; a new thread needs it again."""
         self._is_used = False
-        """Whether something was said in the thread."""
+        """Whether the thread has had a prompt."""
 
     _host: LinkHost
     _request_handler: CodexRequestHandler
@@ -123,12 +126,12 @@ class CodexLink:
             host, self._reader, self._request_handler, is_shared=self._server.is_shared
         )
         opening = host.opening
-        manner = parse_codex_mode(self._launch, opening.options.agent_mode)
-        self._params = thread_params(self._launch, opening, manner)
+        codex_mode = parse_codex_mode(self._launch, opening.options.agent_mode)
+        self._params = thread_params(self._launch, opening, codex_mode)
         self._listening = start_task(self._listener.run(), name="codex: listen")
         version = await self._connection.open(opening)
         opened = await self._open(opening)
-        self._changes = manner.differences(opened, opening.options.roots)
+        self._changes = codex_mode.differences(opened, opening.options.roots)
         self._is_used = opening.options.resume is not None
         self._connection.keep()
         return StartedAgent(
@@ -156,7 +159,7 @@ class CodexLink:
         return opened
 
     async def _resume(self, ask: CodexRequester) -> None:
-        """Go on with the thread over a new connection; what it tells from now on comes after."""
+        """Go on with the thread over a new connection; its notifications from now on come after."""
         past = {"threadId": self._thread, "excludeTurns": True, "initialTurnsPage": LAST_TURNS}
         try:
             opened = await ask("thread/resume", {**self._params, **past})
@@ -168,7 +171,7 @@ class CodexLink:
         self._listener.add(partial(self._listener.catch_up, opened))
 
     async def _start_anew(self, ask: CodexRequester) -> Mapping[str, Any]:
-        """Open another thread: codex forgets one in which nothing was said with its client."""
+        """Open another thread: codex drops one without messages when its client disconnects."""
         opened = await ask("thread/start", self._params)
         self._name(opened)
         event = SessionChanged(agent_session=self._thread)
@@ -226,9 +229,9 @@ class CodexLink:
         return turn.id.done() or turn.outcome.done()
 
     async def _complete(self, turn: CodexTurn, outcome: TurnOutcome) -> TurnOutcome:
-        """Tell what is still missing of a turn during which the connection was cut.
+        """Emit what is still missing of a turn during which the connection was cut.
 
-        What the server has written down may be a moment behind what it tells; a turn whose end is
+        What the server has written down may be a moment behind what it sends; a turn whose end is
         not there yet looks like one that was interrupted.
         """
         if not self._reader.has_gap:
@@ -301,6 +304,37 @@ class CodexLink:
         if count := await self._server.end_orphans():
             _log.info("%s left %d processes behind; they were killed", self._launch.agent, count)
 
+    async def rewind(self, turns: int) -> None:
+        """Go on in a copy of the thread without its last turns; the thread itself stays on disk.
+
+        Raises:
+            UnsupportedError: it does not have so many, or codex is too old for this.
+            LinkError: the server is gone.
+        """
+        wanted = {"threadId": self._thread, "limit": turns + 1, "itemsView": "notLoaded"}
+        try:
+            listed = await self._connection.ask("thread/turns/list", wanted)
+            known = [as_text(as_map(one).get("id")) for one in as_list(listed.get("data"))]
+            if len(known) < turns:
+                raise RpcError(0, f"the thread has {len(known)} turns")
+            if len(known) > turns:
+                copied = {"threadId": self._thread, "lastTurnId": known[turns]}
+                words = {**self._params, **copied, "excludeTurns": True}
+                opened = await self._connection.ask("thread/fork", words)
+            else:
+                opened = await self._connection.ask("thread/start", self._params)
+        except RpcError as error:
+            what = f"go back {turns} turns in its conversation"
+            raise UnsupportedError(
+                self._launch.agent, self.transport, what, error.message
+            ) from error
+        self._name(opened)
+        self._is_used = len(known) > turns
+        options = self._host.opening.options
+        codex_mode = parse_codex_mode(self._launch, options.agent_mode)
+        self._changes = {**codex_mode.differences(opened, options.roots), **self._chosen}
+        await self._host.emit(SessionChanged(agent_session=self._thread))
+
     async def _tell_malformed(self) -> None:
         """Say so, once a turn, when the server printed what is no message."""
         if count := self._connection.take_malformed():
@@ -311,12 +345,12 @@ class CodexLink:
 
     async def set_mode(self, mode: str) -> None:
         """Use another of its modes from the next turn on."""
-        self._changes |= parse_codex_mode(self._launch, mode).turn(self._host.opening.options.roots)
+        self._choose(parse_codex_mode(self._launch, mode).turn(self._host.opening.options.roots))
         await self._host.emit(ModeChanged(mode=mode))
 
     async def set_model(self, model: str) -> None:
         """Use another model from the next turn on."""
-        self._changes["model"] = model
+        self._choose({"model": model})
         await self._host.emit(SessionChanged(model=model))
 
     async def set_option(self, option: str, value: str | bool) -> None:
@@ -325,7 +359,11 @@ class CodexLink:
             raise UnsupportedError(
                 self._launch.agent, self.transport, f"change the option {option!r}"
             )
-        self._changes["effort"] = value
+        self._choose({"effort": value})
+
+    def _choose(self, changes: Mapping[str, Any]) -> None:
+        self._changes |= changes
+        self._chosen |= changes
 
     async def list_sessions(self) -> tuple[Mapping[str, Any], ...]:
         """The threads of this directory, newest first."""
@@ -339,13 +377,13 @@ class CodexLink:
     async def on_request(
         self, method: str, params: msgspec.Raw | None, context: RequestContext
     ) -> Mapping[str, Any]:
-        """Answer what the server asks, after what it told before."""
+        """Answer a request of the server, after the notifications that came before it."""
         asked = as_map(_decode(params or b"{}"))
         await self._listener.reached()
         return await self._request_handler.answer(context.id, method, asked)
 
     def on_notification(self, method: str, params: msgspec.Raw | None) -> Awaitable[Any] | None:
-        """Take what the server tells."""
+        """Take a notification of the server."""
         return self._listener.hear(method, as_map(_decode(params or b"{}")))
 
     # The end
@@ -354,7 +392,7 @@ class CodexLink:
         self._listener.add(partial(self._leave, error))
 
     async def _leave(self, error: LinkError) -> None:
-        """Everything that the server said was told; now everybody hears that it is gone."""
+        """Fail the running turn and report the loss, after all events of the server."""
         if self._listener.turn is not None:
             self._listener.turn.fail(error)
         self._host.lost(error)
@@ -392,7 +430,7 @@ class CodexLink:
 def _judged(
     outcome: TurnOutcome, kept: Mapping[str, Any], reader: CodexServerReader
 ) -> TurnOutcome:
-    """How a turn went that nobody here has stopped."""
+    """The outcome of a turn that was not stopped from here."""
     if outcome.stop != "cancelled":
         return outcome
     if kept.get("status") == "interrupted":

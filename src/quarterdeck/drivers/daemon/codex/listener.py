@@ -23,12 +23,12 @@ __all__ = [
     "CodexTurn",
     "emit_thread_history",
     "find_turn",
-    "said_by_person",
+    "prompt_chunk",
 ]
 
 _log = logging.getLogger(__name__)
 _MANY = 64
-"""Notifications that wait to be told, above which the server is held back."""
+"""Notifications that wait to be reported, above which the server is held back."""
 
 
 class CodexTurn:
@@ -77,22 +77,22 @@ class CodexTurn:
         """The server is gone."""
         if not self.outcome.done():
             self.outcome.set_exception(error)
-            self.outcome.exception()  # it may be that nobody waits for it yet
+            self.outcome.exception()  # it may be that no one waits for it yet
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """No one waits any more."""
         self.id.cancel()
         self.outcome.cancel()
 
 
 class CodexListener:
-    """Tells the host what a server tells, one thing after another, whatever connection it took.
+    """Emits the notifications of a server one after another, whatever connection they came by.
 
     The reader of a connection may be cancelled at any moment; what it has handed over here is
-    told all the same. Cuts take their place in the order.
+    reported all the same. Cuts take their place in the order.
 
     Args:
-        is_shared: others may talk in the thread: what they say is told too.
+        is_shared: others may talk in the thread: what they say is reported too.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class CodexListener:
         self.turn: CodexTurn | None = None
 
     async def run(self) -> None:
-        """Tell what is heard until cancelled."""
+        """Emit what is received until cancelled."""
         while True:
             await self._filled.wait()
             while self._steps:
@@ -127,7 +127,7 @@ class CodexListener:
     async def _do(self, step: Callable[[], Awaitable[None]]) -> None:
         try:
             await step()
-        except Exception:  # what could not be told must not keep the rest from being told
+        except Exception:  # what could not be reported must not keep the rest from being reported
             _log.exception("could not report an event of codex")
 
     def add(self, step: Callable[[], Awaitable[None]]) -> None:
@@ -138,7 +138,7 @@ class CodexListener:
             self._roomy.clear()
 
     async def reached(self) -> None:
-        """Wait until everything that was heard by now has been told."""
+        """Wait until everything that was heard by now has been reported."""
         here = asyncio.get_running_loop().create_future()
 
         async def arrive() -> None:
@@ -148,14 +148,14 @@ class CodexListener:
         self.add(arrive)
         await here
 
-    def hear(self, method: str, told: Mapping[str, Any]) -> Awaitable[object] | None:
+    def hear(self, method: str, params: Mapping[str, Any]) -> Awaitable[object] | None:
         """A notification; what is returned, if anything, is waited for before the next."""
-        self.add(partial(self._tell, method, told))
+        self.add(partial(self._tell, method, params))
         return None if self._roomy.is_set() else self._roomy.wait()
 
     async def _tell(self, method: str, data: Mapping[str, Any]) -> None:
         if as_text(data.get("threadId")) not in ("", self.thread):
-            return  # of an agent that ours has started, or of somebody else
+            return  # of an agent that ours has started, or of someone else
         self._request_handler.saw(method, data)
         if method == "turn/completed":
             self._finish(as_map(data.get("turn")))
@@ -171,7 +171,7 @@ class CodexListener:
         if self.turn is not None and self.turn.recognise(turn, item):
             return
         if self._is_shared and method == "item/completed" and self._reader.is_new(item):
-            await self._host.emit(said_by_person(item))
+            await self._host.emit(prompt_chunk(item))
 
     def _finish(self, turn: Mapping[str, Any]) -> None:
         if self.turn is not None:
@@ -180,7 +180,7 @@ class CodexListener:
     # After a cut
 
     async def catch_up(self, opened: Mapping[str, Any]) -> None:
-        """The thread was resumed over a new connection: tell what was missed of our turn."""
+        """The thread was resumed over a new connection: emit what was missed of our turn."""
         self._reader.gap()
         status = as_map(as_map(opened.get("thread")).get("status"))
         if not as_list(status.get("activeFlags")):
@@ -211,7 +211,7 @@ class CodexListener:
         self.turn.finish(self.turn.id.result(), TurnOutcome(stop="failed", reason=reason))
 
     async def tell_missed(self, items: Iterable[Mapping[str, Any]]) -> None:
-        """Tell those complete items of our turn that were not told yet."""
+        """Tell those complete items of our turn that were not reported yet."""
         for item in items:
             if item.get("type") == "userMessage":
                 await self._prompted("item/completed", "", item)
@@ -220,8 +220,8 @@ class CodexListener:
                 await self._host.emit(event)
 
 
-def said_by_person(item: Mapping[str, Any]) -> MessageChunk:
-    """What somebody has said in the thread."""
+def prompt_chunk(item: Mapping[str, Any]) -> MessageChunk:
+    """What someone has said in the thread."""
     blocks = map(as_map, as_list(item.get("content")))
     text = "\n".join(as_text(block.get("text")) for block in blocks)
     chunk = message(text, as_text(item.get("id")))
@@ -236,10 +236,10 @@ _PAGE = 100
 async def emit_thread_history(
     line: CodexConnection, thread: str, host: LinkHost, reader: CodexServerReader
 ) -> None:
-    """Tell what was said and done in a thread. Raises as ``CodexConnection.ask``."""
+    """Emit the messages and calls of a thread. Raises as ``CodexConnection.ask``."""
     for item in await _items_of(line, thread):
         if item.get("type") == "userMessage":
-            await host.emit(said_by_person(item))
+            await host.emit(prompt_chunk(item))
             continue
         for event in reader.past(item):
             await host.emit(event)

@@ -1,4 +1,4 @@
-"""What ``codex app-server`` asks us: leave for a call, answers from a person."""
+"""Requests of ``codex app-server``: permission for a call, answers from a person."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ class CodexRequestHandler:
     def __init__(self, host: LinkHost) -> None:
         self._host = host
         self._deciding: dict[_Key, asyncio.Task[Mapping[str, Any]]] = {}
-        """Also what is decided, until the server says that it has heard."""
+        """Also what is decided, until the server confirms it."""
         self._items: dict[str, Mapping[str, Any]] = {}
         """The calls that run, as codex described them: what it asks about one says less."""
         self._answers: dict[str, _Answer] = {
@@ -66,7 +66,7 @@ class CodexRequestHandler:
 
         Raises:
             MethodNotFoundError: we serve no such thing, and say so.
-            CancelledError: somebody else has answered.
+            asyncio.CancelledError: the request was answered elsewhere.
         """
         answer = self._answers.get(method)
         if answer is None:
@@ -155,16 +155,35 @@ class CodexRequestHandler:
     async def _questions(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         asked = [as_map(one) for one in as_list(params.get("questions"))]
         properties = {as_text(one.get("id")): _property(one) for one in asked}
+        names = list(properties)
+        # Choices with which another answer is taken have a field for that, and need none of both.
+        open_ended = [
+            as_text(one.get("id"))
+            for one in asked
+            if one.get("isOther") is True and "oneOf" in properties[as_text(one.get("id"))]
+        ]
+        properties |= {f"{name}_other": {"type": "string", "title": "Other"} for name in open_ended}
+        required = [name for name in names if name not in open_ended]
         call = as_text(params.get("itemId"))
         question = QuestionAsked(
             request=new_request_id(),
             text="\n".join(as_text(one.get("question")) for one in asked),
-            form={"type": "object", "properties": properties, "required": list(properties)},
+            form={"type": "object", "properties": properties, "required": required},
             call=ToolCallId(call) if call else None,
         )
         answered = await self._host.ask(question)
         given = answered.content or {} if answered.action == "accept" else {}
-        return {"answers": {id_: {"answers": _told(given.get(id_))} for id_ in properties}}
+        return {
+            "answers": {
+                id_: {
+                    "answers": [
+                        *_answer_texts(given.get(id_)),
+                        *_answer_texts(given.get(f"{id_}_other")),
+                    ]
+                }
+                for id_ in names
+            }
+        }
 
     async def _elicitation(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """What a tool server asks the person."""
@@ -202,12 +221,12 @@ def _property(question: Mapping[str, Any]) -> dict[str, Any]:
         for one in options
         if (label := as_text(one.get("label")))
     ]
-    if choices and question.get("isOther") is not True:
+    if choices:
         shown_["oneOf"] = choices
     return shown_
 
 
-def _told(value: Any) -> list[str]:
+def _answer_texts(value: Any) -> list[str]:
     if isinstance(value, list):
         return [str(one) for one in cast("list[Any]", value)]
     return [] if value is None else [str(value)]

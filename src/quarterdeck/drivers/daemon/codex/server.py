@@ -34,9 +34,9 @@ _LOOKS = (0.0, 0.05, 0.15)
 class OrphanProcesses:
     """Ends what an interrupted command leaves behind.
 
-    Codex, told to stop while the sandbox of a command is starting, kills the sandbox's first
+    Codex, when stopped while the sandbox of a command is starting, kills the sandbox's first
     process and forgets the others, which run on as orphans (seen with 0.166.0, one time in ten).
-    Orphans that were there before are somebody's on purpose, and stay.
+    Orphans that were there before may be intended, and stay.
     """
 
     def __init__(self, tree: ProcessTree) -> None:
@@ -86,7 +86,7 @@ def _name(one: ProcessInfo) -> tuple[int, str]:
 
 
 _FIXED = ("arguments", "environment")
-"""Options that a server which runs already cannot be told; tool servers are a thread's own."""
+"""Options that cannot be passed to a running server; tool servers belong to a thread."""
 
 
 class CodexServer:
@@ -114,8 +114,8 @@ class CodexServer:
         """Start it, or connect to it; again, if it is shared.
 
         Raises:
-            OpenFailedError, UnsupportedError: it did not start, or lets us not in.
-            LinkBrokenError: nobody is there.
+            OpenFailedError, UnsupportedError: it did not start, or refuses us.
+            LinkBrokenError: the server does not answer.
         """
         if self._stream is not None:
             return self._stream

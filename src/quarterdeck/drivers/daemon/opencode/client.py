@@ -56,10 +56,10 @@ _decode = msgspec.json.Decoder().decode
 class OpencodeStatusError(QuarterdeckError):
     """The server answered with a status that is no success."""
 
-    def __init__(self, status: int, told: str) -> None:
-        super().__init__(f"status {status}" + (f": {told}" if told else ""))
+    def __init__(self, status: int, details: str) -> None:
+        super().__init__(f"status {status}" + (f": {details}" if details else ""))
         self.status = status
-        self.told = told
+        self.details = details
 
 
 class OpencodeAnswerError(QuarterdeckError):
@@ -67,7 +67,7 @@ class OpencodeAnswerError(QuarterdeckError):
 
 
 def check_server_url(url: str) -> HttpOrigin:
-    """Whom to talk with at this address.
+    """The host and port to connect to for this address.
 
     Raises:
         BadUrlError: it is no address of HTTP, or one of another machine: passwords go there
@@ -93,7 +93,7 @@ class OpencodeClient:
     Args:
         url: where the server is, on this machine.
         user: for its password.
-        password: what it wants to be told; empty: nothing.
+        password: the password that the server expects; empty: none.
         query: added to every address.
     """
 
@@ -122,9 +122,9 @@ class OpencodeClient:
         """Send a request and return the JSON of its answer; None for an empty one.
 
         Raises:
-            Refused: a status that is no success.
+            OpencodeStatusError: a status that is no success.
             OpencodeAnswerError: the answer is no JSON.
-            HttpError: nobody answers there, or not in time, or not in HTTP.
+            HttpError: the server does not answer, or not in time, or not in HTTP.
         """
         connection = await HttpConnection.open(self._origin, _CONNECT)
         try:
@@ -132,7 +132,7 @@ class OpencodeClient:
         finally:
             connection.abort()
         if not 200 <= head.status < 300:
-            raise OpencodeStatusError(head.status, _told(answer))
+            raise OpencodeStatusError(head.status, _error_text(answer))
         try:
             return _decode(answer) if answer.strip() else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -144,8 +144,8 @@ class OpencodeClient:
         """The data of each event of a stream, until it ends; the first may wait for ``silence``.
 
         Raises:
-            Refused: a status that is no success.
-            HttpError: nobody answers, or there was no byte for ``silence`` seconds.
+            OpencodeStatusError: a status that is no success.
+            HttpError: the server does not answer, or sent no byte for ``silence`` seconds.
         """
         connection = await HttpConnection.open(self._origin, _CONNECT)
         try:
@@ -198,7 +198,7 @@ class OpencodeClient:
         return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
 
 
-def _told(answer: bytes) -> str:
+def _error_text(answer: bytes) -> str:
     """What an answer that is no success says, in a few words."""
     return answer[:500].decode("utf-8", "replace").strip()
 
@@ -207,7 +207,7 @@ _USER = "opencode"
 _PASSWORD = "OPENCODE_SERVER_PASSWORD"
 _USERNAME = "OPENCODE_SERVER_USERNAME"
 _FIXED = ("arguments", "environment", "mcp_servers")
-"""Options that a server which runs already cannot be told."""
+"""Options that cannot be passed to a running server."""
 _LISTENING = re.compile(rb"listening on (http://\S+)")
 _LONGEST = 64 * 1024
 """Bytes of output in which the address must come."""
@@ -218,7 +218,7 @@ _ENDING = EndingDeadlines(ask=0.0, terminate=2.0)
 class OpencodeServer:
     """A server, how it is asked, and how it ends.
 
-    One of our own has a password that nobody else knows: it is made at the start, goes to the
+    One of our own has a password that only we know: it is made at the start, goes to the
     program by its environment and is never written down. It ends with the session.
     """
 
@@ -238,7 +238,7 @@ class OpencodeServer:
         """Start or find it; returns its version.
 
         Raises:
-            OpenFailedError, UnsupportedError: it did not start, is not there, or lets us not in.
+            OpenFailedError, UnsupportedError: it did not start, is not there, or refuses us.
         """
         if self.is_ours:
             password = secrets.token_urlsafe(32)

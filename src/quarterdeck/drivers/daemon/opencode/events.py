@@ -63,7 +63,7 @@ class OpencodeTextPart:
         """A piece of it."""
         if delta and not self.has_gap and not self.is_done:
             self.pieces.append(delta)
-            yield self._said(delta)
+            yield self._message_chunk(delta)
 
     def update(self, part: Mapping[str, Any], *, is_live: bool) -> Iterator[Event]:
         """All of it, as far as it is there."""
@@ -82,9 +82,9 @@ class OpencodeTextPart:
             rest, self.name, self.pieces = whole, new_message_id(), []
         if rest:
             self.pieces.append(rest)
-            yield self._said(rest)
+            yield self._message_chunk(rest)
 
-    def _said(self, text: str) -> Event:
+    def _message_chunk(self, text: str) -> Event:
         return thought(text, self.name) if self.is_thought else message(text, self.name)
 
 
@@ -140,7 +140,7 @@ _SILENT = frozenset(
 class OpencodeServerReader:
     """Reads what concerns one session, and those that its tools have started.
 
-    Between ``begin_turn`` and ``end_turn`` the answers to a prompt are told, each once, whether
+    Between ``begin_turn`` and ``end_turn`` the answers to a prompt are emitted, each once, whether
     they come from the stream (``read``) or from what the server has kept (``catch_up``).
     """
 
@@ -166,8 +166,8 @@ class OpencodeServerReader:
         self._model, self._title = model, title
         self._totals: TokenUsage | None = None
         self._tells: dict[str, Callable[[Mapping[str, Any]], Iterator[Event]]] = {
-            "session.created": self._session_told,
-            "session.updated": self._session_told,
+            "session.created": self._session_updated,
+            "session.updated": self._session_updated,
             "session.status": self._status,
             "session.idle": self._idle,
             "session.error": self._trouble,
@@ -193,7 +193,7 @@ class OpencodeServerReader:
         self._prompt = ""
 
     def outcome(self) -> TurnOutcome:
-        """How the turn went, as far as was heard."""
+        """How the turn went, as far as it was received."""
         cost = Cost(amount=self._cost, currency="USD") if self._cost else None
         if self._error.get("name") == _ABORTED:
             return TurnOutcome(stop="cancelled", usage=self._usage, cost=cost)
@@ -212,20 +212,22 @@ class OpencodeServerReader:
 
     # Listening
 
-    def read(self, kind: str, told: Mapping[str, Any]) -> Iterator[EventOfCall]:
+    def read(self, kind: str, properties: Mapping[str, Any]) -> Iterator[EventOfCall]:
         """The events of one event of the stream."""
-        session = _session_of(told)
+        session = _session_of(properties)
         if kind in ("session.created", "session.updated"):
-            self._adopt(as_map(told.get("info")))
+            self._adopt(as_map(properties.get("info")))
         if session not in self.family:
             return
         tell = self._tells.get(kind)
         if tell is not None:
-            for event in tell(told):
+            for event in tell(properties):
                 yield event, self.family.get(session)
         elif kind not in _SILENT:
             yield (
-                UnknownEvent(origin=self._origin, raw={"type": kind, "properties": dict(told)}),
+                UnknownEvent(
+                    origin=self._origin, raw={"type": kind, "properties": dict(properties)}
+                ),
                 None,
             )
 
@@ -236,7 +238,7 @@ class OpencodeServerReader:
                 part.has_gap = True
 
     def catch_up(self, messages: Iterable[Mapping[str, Any]]) -> Iterator[EventOfCall]:
-        """What a session's messages, as the server has kept them, tell beyond what was heard."""
+        """The missing events of a session's messages, as the server has kept them."""
         for kept in messages:
             info = as_map(kept.get("info"))
             parent = self.family.get(as_text(info.get("sessionID")))
@@ -247,7 +249,7 @@ class OpencodeServerReader:
                     yield event, parent
 
     def past(self, messages: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Event]]:
-        """The events of earlier turns, each with the role of who said it."""
+        """The events of earlier turns, each with the role of its author."""
         for kept in messages:
             role = as_text(as_map(kept.get("info")).get("role"))
             for part in map(as_map, as_list(kept.get("parts"))):
@@ -263,7 +265,7 @@ class OpencodeServerReader:
         if parent in self.family:
             self.family.setdefault(as_text(info.get("id")), self.family[parent])
 
-    def _session_told(self, data: Mapping[str, Any]) -> Iterator[Event]:
+    def _session_updated(self, data: Mapping[str, Any]) -> Iterator[Event]:
         info = as_map(data.get("info"))
         if info.get("id") != self._session:
             return
@@ -295,7 +297,7 @@ class OpencodeServerReader:
                 pass
 
     def _idle(self, data: Mapping[str, Any]) -> Iterator[Event]:
-        """It rests; of the turn only if the prompt was heard of, for it is told twice."""
+        """The session is idle. Sent twice: it ends the turn only after the prompt was seen."""
         if self.has_begun and data.get("sessionID") == self._session:
             self.is_over = True
         return iter(())

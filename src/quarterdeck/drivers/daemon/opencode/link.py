@@ -154,7 +154,7 @@ _AWAY = 30.0
 _AGAIN = 0.2
 """Seconds until a connection is tried again."""
 _STOPPING = 1.0
-"""Seconds after which a turn that goes on is told again to stop."""
+"""Seconds after which a turn that goes on is interrupted again."""
 
 
 class OpencodeLink:
@@ -259,7 +259,7 @@ class OpencodeLink:
         if opening.options.fork:
             copy = as_map(await self._api.post(path_of("session", past, "fork")))
             past = as_text(copy.get("id"))
-        # Not created here, so its rules are those of whoever did.
+        # Not created here, so it has the rules of its creator.
         return as_map(await self._api.send("PATCH", path_of("session", past), {**rules, **title}))
 
     async def _replay(self) -> None:
@@ -338,7 +338,7 @@ class OpencodeLink:
         return await turn
 
     async def _until_there(self, path: str, body: Mapping[str, Any]) -> None:
-        """Send it; while nobody listens, again. What was sent and cut off is not sent again."""
+        """Send it, again while there is no connection. A request that was cut off is not resent."""
         while self._over is None:
             try:
                 await self._api.post(path, body)
@@ -359,7 +359,7 @@ class OpencodeLink:
         return self._listener.reader.has_begun
 
     async def interrupt(self) -> None:
-        """Tell it to stop until it has: what is told before it has begun is lost."""
+        """Send ``abort`` until the turn ends: one that arrives before the turn begins is lost."""
         self._listener.interrupt()
         turn = self._listener.turn
         while turn is not None and not turn.done():
@@ -398,7 +398,7 @@ class OpencodeLink:
         self._lose(await self._server.watch())
 
     def _lose(self, error: LinkError) -> None:
-        """Everybody who waits hears that the server is gone."""
+        """Fail whatever waits for the server: it is gone."""
         self._over = self._over or error
         self._listener.fail(self._over)
         self._host.lost(self._over)

@@ -1,4 +1,4 @@
-"""Hearing one session of ``opencode serve``: its stream, which may be cut, and what it has kept."""
+"""Reads one session of ``opencode serve``: its stream, which may be cut, and what it has kept."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -31,13 +31,13 @@ _decode = msgspec.json.Decoder().decode
 
 
 class OpencodeListener:
-    """Hears a session and tells the host, each thing once, over any number of connections.
+    """Listens to a session and emits each event once, over any number of connections.
 
     After a cut the stream is opened first and what the server has kept is read next: what falls
-    between the two is heard twice, and told once, by the ids of messages and parts.
+    between the two is read twice, and emitted once, by the ids of messages and parts.
 
     Args:
-        lost: told when the server was away for ``away`` seconds.
+        lost: called when the server was away for ``away`` seconds.
         again: seconds until a connection is tried again.
     """
 
@@ -108,7 +108,7 @@ class OpencodeListener:
     # Listening
 
     async def run(self) -> None:
-        """Hear the stream until it is away for too long; when it is cut, connect again."""
+        """Read the stream until it is away for too long; when it is cut, connect again."""
         loop = asyncio.get_running_loop()
         since = loop.time()
         while True:
@@ -163,7 +163,7 @@ class OpencodeListener:
                 pass
 
     async def _catch_up(self) -> None:
-        """Hear what was said while nobody listened. The stream is open, so nothing is missed.
+        """Read what was missed while disconnected. The stream is open, so nothing is lost.
 
         Whether it rests is asked first: what is kept of a session that rests is complete.
         """

@@ -1,4 +1,4 @@
-"""What ``opencode serve`` asks us: leave for a call, answers from a person."""
+"""Requests of ``opencode serve``: permission for a call, answers from a person."""
 
 import asyncio
 import logging
@@ -27,8 +27,8 @@ _DENIED = "The person did not allow this call."
 class OpencodeRequestHandler:
     """Answers the requests of a server, each once and in a task of its own.
 
-    Requests are told by the stream and, after it was cut, by lists; the server forgets one when
-    somebody has answered it.
+    Requests come from the stream and, after it was cut, from lists; the server forgets one when
+    it has been answered.
     """
 
     def __init__(self, agent: str, host: LinkHost, api: OpencodeClient) -> None:
@@ -42,7 +42,7 @@ class OpencodeRequestHandler:
         """Whether the turn is being stopped; the server then forgets what it asked."""
 
     def permission(self, asked: Mapping[str, Any], call: Mapping[str, Any]) -> None:
-        """A request for leave; ``call`` is the part of the tool call, if it is known."""
+        """A permission request; ``call`` is the part of the tool call, if it is known."""
         self._begin(as_text(asked.get("id")), self._permit, asked, call)
 
     def question(self, asked: Mapping[str, Any]) -> None:
@@ -50,7 +50,7 @@ class OpencodeRequestHandler:
         self._begin(as_text(asked.get("id")), self._ask, asked, {})
 
     def withdraw(self, request: str) -> None:
-        """Somebody has answered it; what we decided is no longer asked for."""
+        """It was answered elsewhere; our decision is no longer needed."""
         task = self._tasks.get(request)
         if task is not None and request not in self._decided:
             self._decided.add(request)
@@ -91,7 +91,7 @@ class OpencodeRequestHandler:
         if verdict.cancelled and self.is_interrupted:
             return
         # Without a message the whole turn would end with the refusal.
-        answer = {"reply": "reject", "message": verdict.told or _DENIED}
+        answer = {"reply": "reject", "message": verdict.model_reason or _DENIED}
         if verdict.allowed:
             answer = {"reply": "once"}
         await self._send(path_of("permission", request, "reply"), answer)
@@ -105,7 +105,7 @@ class OpencodeRequestHandler:
                 await self._send(path_of("question", request, "reject"), {})
             return
         given = answered.content or {}
-        answers = [_told(given.get(f"q{number}")) for number, _ in enumerate(questions, 1)]
+        answers = [_answer_text(given.get(f"q{number}")) for number, _ in enumerate(questions, 1)]
         await self._send(path_of("question", request, "reply"), {"answers": answers})
 
     async def _send(self, path: str, answer: Mapping[str, Any]) -> None:
@@ -114,14 +114,14 @@ class OpencodeRequestHandler:
             with suppress(HttpError):
                 with suppress(
                     OpencodeStatusError, OpencodeAnswerError
-                ):  # it was answered by somebody else
+                ):  # it was answered elsewhere
                     await self._api.post(path, answer)
                 return
             await asyncio.sleep(_AGAIN)
 
 
 def permission_of(asked: Mapping[str, Any], call: Mapping[str, Any]) -> PermissionAsked:
-    """The question that a request for leave puts.
+    """The question in a permission request.
 
     Opencode's own "always" is not offered: it would make it stop asking us, and what a person
     allows for longer is kept by the session's own gate.
@@ -181,7 +181,7 @@ def _property(question: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "string", "examples": [one["const"] for one in choices], **about}
 
 
-def _told(value: Any) -> list[str]:
+def _answer_text(value: Any) -> list[str]:
     if isinstance(value, list):
         return [str(one) for one in cast("list[Any]", value)]
     return [] if value is None else [str(value)]

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 QUESTIONS = "AskUserQuestion"
-"""The tool by which the model asks the person; leave for it is the answer itself."""
+"""The tool by which the model asks the person; permission for it is the answer itself."""
 
 
 def request_line(id_: str, subtype: str, **fields: Any) -> dict[str, Any]:
@@ -59,11 +59,11 @@ def error_line(id_: str, error: str) -> dict[str, Any]:
     return {"type": "control_response", "response": answer}
 
 
-# Leave for a tool call
+# Permission for a tool call
 
 
 def permission_of(request: Mapping[str, Any]) -> PermissionAsked:
-    """The question that a request for leave puts.
+    """The question in a permission request.
 
     The standing answers that the agent suggests are not offered: they would make it stop asking
     us, and what a person allows for longer is kept by the session's own gate.
@@ -87,15 +87,15 @@ def permission_of(request: Mapping[str, Any]) -> PermissionAsked:
 def answer_to_permission(
     request: Mapping[str, Any], verdict: PermissionVerdict, *, interrupted: bool
 ) -> dict[str, Any]:
-    """What to tell the agent about a call."""
+    """The answer to the agent about a call."""
     if verdict.allowed:
         return {"behavior": "allow", "updatedInput": request.get("input") or {}}
-    text = verdict.told or "The person did not allow this call."
+    text = verdict.model_reason or "The person did not allow this call."
     return {"behavior": "deny", "message": text, "interrupt": interrupted}
 
 
 def hooks_before() -> dict[str, Any]:
-    """What makes the program tell us of every call before it does it, asked about or not."""
+    """Settings that make the program report every call before it does it, asked about or not."""
     return {"PreToolUse": [{"matcher": None, "hookCallbackIds": ["gate"]}]}
 
 
@@ -105,12 +105,15 @@ def answer_to_hook(verdict: PermissionVerdict) -> dict[str, Any]:
     data = {
         "hookEventName": "PreToolUse",
         "permissionDecision": decision,
-        "permissionDecisionReason": verdict.told,
+        "permissionDecisionReason": verdict.model_reason,
     }
     return {"hookSpecificOutput": data}
 
 
 # Questions to the person
+
+_OWN_WORDS = "_other"
+"""The end of the name of the field for an answer besides the choices."""
 
 
 def questions_of(request: Mapping[str, Any]) -> QuestionAsked | None:
@@ -119,22 +122,28 @@ def questions_of(request: Mapping[str, Any]) -> QuestionAsked | None:
     if not asked:
         return None
     properties = {f"q{number}": _property(one) for number, one in enumerate(asked, 1)}
+    required = [name for name, field in properties.items() if not _has_choices(field)]
+    # Claude Code itself always offers another answer besides its choices.
+    for name in [name for name in properties if name not in required]:
+        properties[name + _OWN_WORDS] = {"type": "string", "title": "Other"}
     call = as_text(request.get("tool_use_id"))
     return QuestionAsked(
         request=new_request_id(),
         text="\n".join(as_text(one.get("question")) for one in asked),
-        form={"type": "object", "properties": properties, "required": list(properties)},
+        form={"type": "object", "properties": properties, "required": required},
         call=ToolCallId(call) if call else None,
     )
 
 
 def answer_to_questions(request: Mapping[str, Any], answered: QuestionAnswered) -> dict[str, Any]:
-    """What to tell the agent: leave, with the answers in the call's own input."""
+    """The answer to the agent: allowed, with the answers in the call's own input."""
     if answered.action != "accept":
         return {"behavior": "deny", "message": "The person did not answer.", "interrupt": False}
     given = answered.content or {}
     answers = {
-        as_text(one.get("question")): _told(given.get(f"q{number}"))
+        as_text(one.get("question")): _answer_text(
+            [*_listed(given.get(f"q{number}")), *_listed(given.get(f"q{number}{_OWN_WORDS}"))]
+        )
         for number, one in enumerate(_questions(request), 1)
     }
     updated = {**as_map(request.get("input")), "answers": answers}
@@ -153,7 +162,7 @@ def elicitation_of(request: Mapping[str, Any]) -> QuestionAsked:
 
 
 def answer_to_elicitation(answered: QuestionAnswered) -> dict[str, Any]:
-    """What to tell the tool server."""
+    """The answer to the tool server."""
     content = {"content": answered.content} if answered.content is not None else {}
     return {"action": answered.action, **content}
 
@@ -183,7 +192,17 @@ def _property(question: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "string", "oneOf": choices, **shown}
 
 
-def _told(value: Any) -> str:
+def _has_choices(field: Mapping[str, Any]) -> bool:
+    return "oneOf" in field or "items" in field
+
+
+def _listed(value: Any) -> list[Any]:
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    return [] if value is None else [value]
+
+
+def _answer_text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(str(one) for one in cast("list[Any]", value))
     return "" if value is None else str(value)
@@ -232,7 +251,7 @@ class ClaudeControlChannel:
         id_ = f"quarterdeck-{self._count}-{subtype}"
         answer = self._waiting[id_] = asyncio.get_running_loop().create_future()
         try:
-            with suppress(LinkError):  # why it is gone is heard by who reads
+            with suppress(LinkError):  # the reader sees why it is gone
                 await self.send(request_line(id_, subtype, **fields))
             if self._over is not None and not answer.done():
                 raise self._over
@@ -252,7 +271,7 @@ class ClaudeControlChannel:
         return waiting
 
     def close(self, error: LinkError) -> None:
-        """Nothing more is sent or heard; may be called again."""
+        """Nothing more is sent or received; may be called again."""
         self._over = self._over or error
         for waiting in self._waiting.values():
             if not waiting.done():

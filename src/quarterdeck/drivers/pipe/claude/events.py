@@ -69,7 +69,7 @@ class ClaudeTranslator:
         self._commands: frozenset[str] = frozenset()
         self._compaction: CompactionId | None = None
         self._failure = ""
-        """What an answer said that was a failure of the API."""
+        """The text of an answer that was a failure of the API."""
         self._lines: dict[str, Callable[[Mapping[str, Any]], Iterator[Event]]] = {
             "stream_event": self._stream,
             "assistant": self._assistant,
@@ -95,7 +95,7 @@ class ClaudeTranslator:
             yield ClaudeEvent(event, ToolCallId(parent) if parent else None)
 
     def asked(self, request: Mapping[str, Any]) -> Iterator[ClaudeEvent]:
-        """The call that leave is asked for; a sub-agent asks before it announces the call."""
+        """The call of a permission request; a sub-agent asks before it announces the call."""
         call = as_text(request.get("tool_use_id"))
         if not call or request.get("subtype") != "can_use_tool":
             return
@@ -111,7 +111,7 @@ class ClaudeTranslator:
         )
 
     def answer(self, response: Mapping[str, Any]) -> Iterator[Event]:
-        """What the answer to a request of ours tells: the greeting, or another model."""
+        """The events of an answer to a request of ours: the greeting, or another model."""
         commands = commands_of(response.get("commands"))
         if commands:
             self._commands = frozenset(one.name for one in commands)
@@ -137,14 +137,14 @@ class ClaudeTranslator:
     def _assistant(self, line: Mapping[str, Any]) -> Iterator[Event]:
         message = as_map(line.get("message"))
         if line.get("is_api_error_message"):
-            # The result, which follows, says the same; as a message it would be told twice.
+            # The result, which follows, has the same text; as a message it would appear twice.
             self._failure = _joined(message.get("content"))
             if line.get("error") == "rate_limit" or line.get("api_error_status") == 429:
                 yield RateLimited(reason=self._failure, resets_at=_reset_in(self._failure))
             return
         yield from self._speaker(line).whole(message)
 
-    # What the model is told
+    # What is sent to the model
 
     def _user(self, line: Mapping[str, Any]) -> Iterator[Event]:
         content = as_map(line.get("message")).get("content")
@@ -297,7 +297,7 @@ class ClaudeTranslator:
 
 
 def commands_of(listed: Any) -> tuple[Command, ...]:
-    """Slash commands, told as objects or by name alone; others are left out."""
+    """Slash commands, listed as objects or by name alone; others are left out."""
     return tuple(command for one in (as_list(listed)) if (command := _command(one)) is not None)
 
 
@@ -345,7 +345,7 @@ def _joined(content: Any) -> str:
 
 
 def _changed(data: Mapping[str, Any]) -> tuple[ToolCallContent, ...] | UnsetType:
-    """The change that a call made, where the agent tells the whole file before and after."""
+    """The change that a call made, where the agent sends the whole file before and after."""
     path, before, after = (data.get(key) for key in ("filePath", "originalFile", "content"))
     if isinstance(path, str) and isinstance(before, str) and isinstance(after, str):
         return (Diff(path=path, old_text=before, new_text=after),)

@@ -1,6 +1,6 @@
 """Messages and results of Claude Code: pieces as they come, whole blocks, the figures of a turn.
 
-A block that came in pieces is not told twice. An answer that broke off (the agent asks the model
+A block that came in pieces is not emitted twice. An answer that broke off (the agent asks the model
 again, under another id) is not withdrawn: it was seen; a notice says that it does not count.
 """
 
@@ -151,7 +151,7 @@ _BROKE_OFF = "The model's answer was interrupted; its text is discarded"
 @dataclass(slots=True)
 class _Block:
     kind: str
-    said: list[str] = field(default_factory=list[str])
+    pieces: list[str] = field(default_factory=list[str])
     call: str = ""
     is_whole: bool = False
 
@@ -239,7 +239,7 @@ class ClaudeMessages:
             if made.call:
                 yield call_started_event(made.call, name, {})
         elif first := as_text(block.get("text")) or as_text(block.get("thinking")):
-            made.said.append(first)
+            made.pieces.append(first)
             yield from _chunk(kind, first, self._answer.id)
 
     def _piece(
@@ -255,7 +255,7 @@ class ClaudeMessages:
         if self._answer is None:
             self._answer = _Answer("")
         block = self._answer.blocks.setdefault(index, _Block(kind.removesuffix("_delta")))
-        block.said.append(piece)
+        block.pieces.append(piece)
         yield from _chunk(kind.removesuffix("_delta"), piece, self._answer.id)
 
     def _note(self, event: Mapping[str, Any]) -> None:
@@ -296,11 +296,11 @@ class ClaudeMessages:
         for block in self._pieces(id_):
             if block.kind == kind and not block.is_whole:
                 block.is_whole = True
-                sent = "".join(block.said)
+                sent = "".join(block.pieces)
                 return text[len(sent) :] if text.startswith(sent) else ""
         for block in self._answer.blocks.values() if self._answer is not None else ():
             # Qwen Code gives each block of an answer an id of its own when it is whole.
-            if block.kind == kind and not block.is_whole and "".join(block.said) == text:
+            if block.kind == kind and not block.is_whole and "".join(block.pieces) == text:
                 block.is_whole = True
                 return ""
         return text

@@ -65,7 +65,7 @@ def command_words(
 ) -> tuple[str, ...]:
     """The words of the command line for a session.
 
-    ``session``: the id that a new session shall have; ``mcp``: the file that names tool servers.
+    ``session``: the id for a new session; ``mcp``: the file that names tool servers.
 
     Raises:
         UnsupportedError: an option that the agent has no words for.
@@ -78,7 +78,7 @@ def command_words(
         "resume": opening.options.resume,
         "fork": opening.options.fork,
         "session": session,
-        # Our log knows the title; the agent is told where it has a word for it.
+        # Our log has the title; it is passed to the agent where there is an option for it.
         "title": opening.title if "title" in launch.words else None,
         "system_prompt": opening.options.system_prompt,
         "mcp": mcp,

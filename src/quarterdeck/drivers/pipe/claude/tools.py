@@ -1,4 +1,4 @@
-"""What Claude Code's tools do, told in the words of a tool call."""
+"""What Claude Code's tools do, in the terms of a tool call."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

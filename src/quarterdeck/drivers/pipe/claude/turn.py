@@ -30,6 +30,8 @@ class ClaudeTurn:
         self.prompt = str(uuid.uuid4())
         """Our id of the prompt."""
         self.outcome: asyncio.Future[TurnOutcome] = asyncio.get_running_loop().create_future()
+        self.entry = ""
+        """The last entry of the conversation that was heard, by the program's id of it."""
         self._messages = {self.prompt}
         self._unread: set[str] = set()
         self._answered: TurnOutcome | None = None
@@ -54,6 +56,8 @@ class ClaudeTurn:
 
     def hear(self, line: Mapping[str, Any]) -> None:
         """The program repeats a message when it reads it, and tells when it begins with it."""
+        if line.get("type") in ("assistant", "user") and not line.get("parent_tool_use_id"):
+            self.entry = as_text(line.get("uuid")) or self.entry
         if line.get("isReplay") is True:
             self._unread.discard(as_text(line.get("uuid")))
         elif line.get("type") == "command_lifecycle" and line.get("state") != "queued":

@@ -99,7 +99,8 @@ def decode_text(data: bytes) -> tuple[str, TextForm]:
 
 
 class StandInCharacters:
-    r"""One character for each that cannot be edited as it is; told apart by when it was first met.
+    r"""One character for each that cannot be edited as it is; distinguished by when it was first
+    met.
 
     ``real(edited(text)) == text`` for every text, and an edited text has no end of line but
     ``\n``, and nothing that is not one cell or two.

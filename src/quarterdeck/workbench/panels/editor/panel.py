@@ -31,7 +31,7 @@ _KEEP = 1.0
 
 
 class EditorOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an editor can be told."""
+    """What an editor can be given."""
 
     path: str | None = None
     """None: a new file, whose name is asked for when it is saved."""

@@ -107,7 +107,7 @@ class FileReader:
         self._decoded: bytes | None = None
 
     def look(self) -> FileIdentity:
-        """Which file it is now. Raises Unreadable."""
+        """Which file it is now. Raises FilePanelReadError."""
         try:
             found = os.stat(self.path)  # noqa: PTH116 - a name may be no valid text
         except (OSError, ValueError) as error:
@@ -115,7 +115,7 @@ class FileReader:
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
     def open(self) -> FileFacts:
-        """Look at the file and its beginning. Raises Unreadable."""
+        """Look at the file and its beginning. Raises FilePanelReadError."""
         self._decoded = None
         with _opened(self.path) as descriptor:
             found = os.fstat(descriptor)
@@ -131,7 +131,7 @@ class FileReader:
         return FileFacts(identity=identity, size=size, is_binary=is_binary, encoding=encoding)
 
     def first(self) -> FileWindow:
-        """The window at the beginning. Raises Unreadable, as all of these."""
+        """The window at the beginning. Raises FilePanelReadError, as all of these."""
         with self._source() as source:
             return _window(source, 0, 1)
 

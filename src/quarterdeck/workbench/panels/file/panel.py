@@ -22,7 +22,7 @@ __all__ = ["FileOptions", "FilePanel"]
 
 
 class FileOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a file viewer can be told."""
+    """What a file viewer can be given."""
 
     path: str | None = None
     """Absolute, or below where the person is."""

@@ -22,7 +22,7 @@ _LONGEST = 200_000
 
 
 class FileView(LineCanvas):
-    """Shows a window; says when somebody comes near its ends."""
+    """Shows a window; says when someone comes near its ends."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("k", "scroll_up", "up", show=False),
@@ -35,7 +35,7 @@ class FileView(LineCanvas):
 
     @dataclass
     class Wanted(Message):
-        """Somebody is at an end of the window, or wants to see an end of the file."""
+        """Someone is at an end of the window, or wants to see an end of the file."""
 
         what: Literal["around", "first", "last"]
 

@@ -1,8 +1,8 @@
 """A terminal in a panel: a program of the host's that goes on when the panel is gone.
 
 A panel starts a program only when a person says so: by opening it, or by a key in it. A command
-that a layout asks for, whoever wrote that, is shown and asked about first; one that was started
-before and whose terminal is gone waits for a key.
+that a layout asks for, no matter who wrote that, is shown and asked about first; one that was
+started before and whose terminal is gone waits for a key.
 """
 
 import asyncio
@@ -38,13 +38,13 @@ __all__ = ["TerminalOptions", "TerminalPanel"]
 _LEAST = 2
 """Cells that a program gets each way when it starts."""
 _USUAL = (80, 24)
-"""What it gets where nobody sees it yet."""
+"""What it gets where no one sees it yet."""
 _LAID_OUT = 0.5
 """Seconds in which a panel has its size."""
 
 
 class TerminalOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a terminal can be told."""
+    """What a terminal can be given."""
 
     command: str | tuple[str, ...] = ()
     """The program and its words; empty: the person's shell."""
@@ -164,7 +164,7 @@ class TerminalPanel(Panel):
             self._start()
 
     async def leave(self) -> bool:
-        """See ``Panel``: asks what shall become of a program that runs."""
+        """See ``Panel``: asks what is to become of a program that runs."""
         if self.terminal is None:
             return True
         if self.has_program:
@@ -248,7 +248,7 @@ class TerminalPanel(Panel):
         self._show(info.id)
 
     async def _room(self) -> tuple[int, int]:
-        """How large the terminal will be; what draws at once shall not be wrapped anew then."""
+        """How large the terminal will be; what draws at once must not be wrapped anew then."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAID_OUT):
                 await self._sized.wait()

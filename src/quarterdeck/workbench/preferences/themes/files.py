@@ -1,7 +1,7 @@
 """Themes on disk: built in, of the user, and of a project that the user trusts.
 
-A theme is a TOML file; its name is the file's. What is wrong with a file is told beside its name
-and never raised: a theme cannot keep the workbench from starting.
+A theme is a TOML file; its name is the file's. What is wrong with a file is reported beside its
+name and never raised: a theme cannot keep the workbench from starting.
 """
 
 import re
@@ -129,8 +129,8 @@ def _read(path: Path, scope: ThemeScope) -> FoundTheme:
     css, renamed = _rename_selectors(theme.css)
     if not renamed:
         return FoundTheme(name=path.stem, scope=scope, path=path, theme=theme)
-    told = ", ".join(f"{old} is now {new}" for old, new in renamed.items())
-    notice = f"theme {path.stem!r} uses old names of widgets: {told}; change them in {path}"
+    changes = ", ".join(f"{old} is now {new}" for old, new in renamed.items())
+    notice = f"theme {path.stem!r} uses old names of widgets: {changes}; change them in {path}"
     theme = replace(theme, css=css)
     return FoundTheme(name=path.stem, scope=scope, path=path, theme=theme, notice=notice)
 

@@ -1,0 +1,1 @@
+"""Completion in shells: scripts for bash, zsh and fish, and the names that they offer."""

@@ -1,0 +1,1 @@
+"""Landing: the work of agents is merged into a branch, checked, and queued."""

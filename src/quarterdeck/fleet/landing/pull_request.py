@@ -1,0 +1,168 @@
+"""Pull requests: a branch is pushed and a request opened by the person's own git, ``gh`` or
+``glab``, with the person's settings and credentials.
+
+Nothing here runs unless a person asks for it, and it runs in the person's own process, not in the
+host. No program inside the repository is used, but git runs what the repository's own settings
+name, such as hooks and ``core.sshCommand``: so the project must be trusted.
+"""
+
+import asyncio
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from quarterdeck.config.trust import TrustStore
+from quarterdeck.config.workspace import find_workspace
+from quarterdeck.system.api import CommandSpec, EndingDeadlines
+from quarterdeck.system.environment import find_own_program
+from quarterdeck.system.output import OutputRing, Utf8Decoder
+from quarterdeck.system.process import spawn
+from quarterdeck.wire.errors import LinkError
+
+from ..errors import FleetError
+from .api import PullRequestDraft
+
+__all__ = ["OpenedPullRequest", "PullRequestError", "open_pull_request"]
+
+_SECONDS = 120.0
+_OUTPUT = 8_000
+_URL = re.compile(r"https?://\S+")
+_NO_PROMPT = {"GIT_TERMINAL_PROMPT": "0", "GH_PROMPT_DISABLED": "1", "NO_COLOR": "1"}
+
+
+class PullRequestError(FleetError):
+    """A pull request could not be opened; the message has the program's own words."""
+
+
+class OpenedPullRequest(Struct, frozen=True, kw_only=True):
+    """A pull request."""
+
+    url: str
+    """Empty: the program did not print one."""
+    remote: str
+    branch: str
+    program: str
+
+
+async def open_pull_request(
+    draft: PullRequestDraft,
+    trust: TrustStore,
+    *,
+    remote: str | None = None,
+    seconds: float = _SECONDS,
+) -> OpenedPullRequest:
+    """Push a branch and open a pull request for it.
+
+    Raises:
+        PullRequestError: the project is not trusted, a program is missing or failed, or the remote
+            is not clear.
+        UnusableTrustError, NewerVersionError: the list of trusted directories cannot be read.
+    """
+    await asyncio.to_thread(_check_trust, Path(draft.repository), trust)
+    tools = _Tools(draft.repository, seconds)
+    remote = await tools.choose_remote(remote)
+    url = (await tools.git("remote", "get-url", remote)).strip()
+    name = await tools.choose_program(url)
+    await tools.git("push", "--porcelain", remote, f"{draft.commit}:refs/heads/{draft.branch}")
+    output = await tools.run(name, _words(name, draft), given=draft.body)
+    found = _URL.search(output)
+    return OpenedPullRequest(
+        url=found[0] if found is not None else "",
+        remote=remote,
+        branch=draft.branch,
+        program=name,
+    )
+
+
+def _check_trust(repository: Path, trust: TrustStore) -> None:
+    project = find_workspace(repository).project
+    if not trust.is_trusted(project):
+        raise PullRequestError(
+            f"{str(project)!r} is not trusted, and your own git runs the hooks and programs that "
+            "its settings name; look at them, then trust it with `quarterdeck config trust "
+            f"{shlex.quote(str(project))}`"
+        )
+
+
+def _words(name: str, draft: PullRequestDraft) -> tuple[str, ...]:
+    if name == "gh":
+        words = ("pr", "create", "--base", draft.base, "--head", draft.branch)
+        return (*words, "--title", draft.title, "--body-file", "-")
+    words = ("mr", "create", "--target-branch", draft.base, "--source-branch", draft.branch)
+    return (*words, "--title", draft.title, "--description", draft.body, "--yes")
+
+
+class _Tools:
+    """The person's programs, in one repository."""
+
+    def __init__(self, repository: str, seconds: float) -> None:
+        self._repository = repository
+        self._seconds = seconds
+
+    async def choose_remote(self, wanted: str | None) -> str:
+        listed = (await self.git("remote")).split()
+        known = [name for name in listed if not name.startswith("-")]  # it would be an option
+        if wanted is not None:
+            if wanted in known:
+                return wanted
+            raise PullRequestError(
+                f"there is no remote {wanted!r} in {self._repository!r}; its remotes are: "
+                f"{', '.join(known) or 'none'}"
+            )
+        if "origin" in known:
+            return "origin"
+        if len(known) != 1:
+            raise PullRequestError(
+                f"{self._repository!r} has no remote 'origin'; name one with --remote: "
+                f"{', '.join(known) or 'it has none, add one with git remote add'}"
+            )
+        return known[0]
+
+    async def choose_program(self, url: str) -> str:
+        """``gh`` or ``glab``, by the address of the remote and by what is installed."""
+        wanted = ("glab", "gh") if "gitlab" in url.lower() else ("gh", "glab")
+        for name in wanted:
+            if await self._find(name) is not None:
+                return name
+        raise PullRequestError(
+            "neither gh nor glab is on PATH outside the project; install one of them and log in"
+        )
+
+    async def git(self, *words: str) -> str:
+        return await self.run("git", words)
+
+    async def _find(self, name: str) -> str | None:
+        return await asyncio.to_thread(find_own_program, name, [self._repository])
+
+    async def run(self, name: str, words: Sequence[str], *, given: str = "") -> str:
+        program = await self._find(name)
+        if program is None:
+            raise PullRequestError(f"{name} is not on PATH outside the project; install it")
+        spec = CommandSpec(
+            argv=(program, *words),
+            cwd=self._repository,
+            env=_NO_PROMPT,
+            inherit=tuple(os.environ),
+        )
+        ring, code = OutputRing(tail=_OUTPUT), None
+        async with await spawn(spec, merged=True) as process:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._seconds):
+                    with suppress(LinkError):  # it need not read what it is given
+                        await process.send(given.encode("utf-8", "replace"))
+                    process.close_input()
+                    while data := await process.receive():
+                        ring.write(data)
+                    code = (await process.wait()).code
+            await process.end(EndingDeadlines(ask=0.0, terminate=2.0))
+        output = Utf8Decoder().decode(ring.kept().at_characters().tail, final=True)
+        if code != 0:
+            how = f"exit code {code}" if code is not None else f"no end within {self._seconds:g} s"
+            shown = f"{name} {' '.join(words[:2])}"
+            raise PullRequestError(f"`{shown}` failed ({how}): {output.strip() or 'no output'}")
+        return output

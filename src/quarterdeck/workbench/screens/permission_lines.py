@@ -1,0 +1,267 @@
+"""A permission request as lines with roles: the command or the change in its colours, its risky
+parts marked, and the choices. Whatever an agent wrote stays literal.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from quarterdeck.wire.tool_calls import Diff
+
+from ..rendering.code import LONGEST_DIFF, diff_counts, highlight_code
+from ..rendering.lines import Line, Span, clip, indented, plain, width_of, wrap
+from ..sanitize import sanitize_line, sanitize_text
+from .permission_model import CardChoice, CardChoices, PermissionRisk, PermissionSummary
+
+__all__ = [
+    "RequestQueue",
+    "choice_lines",
+    "hint_words",
+    "more_lines",
+    "request_lines",
+    "risk_lines",
+]
+
+_AROUND = 2
+_GAP = "   "
+_DENY = "deny"
+_MOST_RISKS = 3
+"""Lines; they stay in view however long a request is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestQueue:
+    """Where a request stands among those that wait."""
+
+    place: int = 1
+    count: int = 1
+    alike: tuple[str, ...] = ()
+    """The agents whose requests ask for the very same."""
+
+    @property
+    def words(self) -> str:
+        """In a few words; empty while nothing else waits."""
+        if self.count < 2:
+            return ""
+        alike = f", {len(self.alike)} alike" if self.alike else ""
+        return f"{self.place} of {self.count}{alike}"
+
+
+def request_lines(summary: PermissionSummary, width: int, home: str = "") -> list[Line]:
+    """All that is asked, wrapped; the directory stands beside the command where it has room."""
+    where = _tilde(sanitize_line(summary.directory, 200), home) if summary.directory else ""
+    lines: list[Line] = []
+    if summary.command is not None:
+        lines += _fit(_command(summary.command, summary.risks), width)
+    for change in summary.changes:
+        lines += _fit(_change(change, summary.directory or ""), width)
+    if summary.patch:
+        lines += _fit(_patch(summary.patch), width)
+    lines, where = _beside(lines, where, width)
+    lines += _fit(_rest(summary, where), width)
+    return lines
+
+
+def _command(command: str, risks: Sequence[PermissionRisk]) -> Iterator[Line]:
+    marks = {sanitize_text(risk.mark) for risk in risks if risk.mark}
+    pattern = "|".join(re.escape(mark) for mark in sorted(marks, key=len, reverse=True))
+    found = re.compile(rf"(?<![\w/.-])(?:{pattern})(?![\w-])") if pattern else None
+    for line in highlight_code(sanitize_text(command), "bash"):
+        yield _marked(line, found) if found is not None else line
+
+
+def _marked(line: Line, pattern: "re.Pattern[str]") -> Line:
+    """The line with what is risky in a role of its own."""
+    text = "".join(words for words, _ in line)
+    places = [match.span() for match in pattern.finditer(text)]
+    if not places:
+        return line
+    spans: list[Span] = []
+    begin = 0
+    for words, role in line:
+        at = 0
+        for start, end in places:
+            left, right = max(at, start - begin), min(len(words), end - begin)
+            if left < right:
+                spans += [(words[at:left], role), (words[left:right], "asking")]
+                at = right
+        spans.append((words[at:], role))
+        begin += len(words)
+    return tuple(span for span in spans if span[0])
+
+
+def _beside(lines: list[Line], where: str, width: int) -> tuple[list[Line], str]:
+    """Put the directory at the right of the first line; what is left of it if it has no room."""
+    words = f"in {where}"
+    room = width - width_of(lines[0]) - width_of(plain(words)) if lines else 0
+    if not where or room < len(_GAP):
+        return lines, where
+    return [(*lines[0], (" " * room, "text"), (words, "faint")), *lines[1:]], ""
+
+
+def _change(change: Diff, directory: str) -> Iterator[Line]:
+    """A difference with the numbers of its lines, in the colours of its language.
+
+    The file is named from the directory on, which stands beside it.
+    """
+    old, new = change.old_text, change.new_text
+    added, removed = diff_counts(old, new)
+    kind = "new file" if old is None else ""
+    counts = f"  {kind}  +{added} −{removed}" if kind else f"  +{added} −{removed}"
+    path = change.path.removeprefix(f"{directory}/") if directory else change.path
+    yield (*plain(sanitize_text(path), "strong"), (counts, "faint"))
+    if len(old or "") + len(new) > LONGEST_DIFF:
+        yield plain("this change is too large to show here", "faint")
+        return
+    language = _language(change.path)
+    before = _coloured(old or "", language)
+    after = _coloured(new, language)
+    texts = [["".join(word for word, _ in line) for line in side] for side in (before, after)]
+    matcher = difflib.SequenceMatcher(None, *texts, autojunk=True)
+    digits = len(str(max(len(before), len(after), 1)))
+    for number, group in enumerate(matcher.get_grouped_opcodes(_AROUND)):
+        if number:
+            yield plain("⋯", "faint")
+        for tag, a, b, c, d in group:
+            if tag == "equal":
+                yield from _numbered(after[c:d], c, digits, " ", "")
+                continue
+            yield from _numbered(before[a:b], a, digits, "-", "diff-line-removed")
+            yield from _numbered(after[c:d], c, digits, "+", "diff-line-added")
+
+
+def _coloured(text: str, language: str) -> list[Line]:
+    if not text:
+        return []
+    lines = highlight_code(sanitize_text(text), language)
+    return lines[:-1] if lines and not lines[-1] else lines
+
+
+def _numbered(
+    lines: Iterable[Line], first: int, digits: int, sign: str, background: str
+) -> Iterator[Line]:
+    signs = {"+": "diff-added", "-": "diff-removed"}
+    for number, line in enumerate(lines, first + 1):
+        spans = [(words, f"{role}/{background}" if background else role) for words, role in line]
+        gutter = (f"{number:>{digits}} ", "faint")
+        yield (gutter, (f"{sign} ", signs.get(sign, "faint")), *spans)
+
+
+def _patch(patch: str) -> Iterator[Line]:
+    roles = {"+": "diff-added", "-": "diff-removed", "@": "faint", "*": "strong"}
+    for line in sanitize_text(patch.rstrip("\n")).split("\n"):
+        yield plain(line, roles.get(line[:1], "text"))
+
+
+def _rest(summary: PermissionSummary, where: str) -> Iterator[Line]:
+    for note in summary.notes:
+        yield from (plain(line, "text") for line in sanitize_text(note).split("\n"))
+    for name, value in summary.arguments:
+        words = sanitize_text(value).split("\n")
+        label = sanitize_line(name, 80)
+        if len(words) == 1:
+            yield ((f"{label}: ", "faint"), (words[0], "code"))
+            continue
+        yield plain(f"{label}:", "faint")
+        yield from ((("  ", "code"), (word, "code")) for word in words)
+    for place in summary.places:
+        yield plain(f"at {sanitize_text(place)}", "faint")
+    if where:
+        yield plain(f"in {where}", "faint")
+    if summary.reason:
+        yield plain(f"asked because {sanitize_line(summary.reason)}", "faint")
+
+
+def risk_lines(summary: PermissionSummary, width: int) -> list[Line]:
+    """Why to look twice: a line for each of the first risks, and how many more there are."""
+    risks, left = summary.risks[:_MOST_RISKS], len(summary.risks) - _MOST_RISKS
+    lines = [
+        clip(
+            (
+                ("⚠ ", "asking"),
+                (risk.reason, "warning"),
+                (f": {sanitize_line(risk.words, 200)}", "faint"),
+            ),
+            width,
+        )
+        for risk in risks
+    ]
+    return [*lines, plain(f"⚠ and {left} more", "warning")] if left > 0 else lines
+
+
+def choice_lines(choices: CardChoices, width: int, *, is_tight: bool = False) -> list[Line]:
+    """The four choices, side by side as far as there is room; a rule is never cut unless tight."""
+    lines: list[Line] = []
+    row: list[Span] = []
+    whole = sum(width_of(_choice(one)) + len(_GAP) for one in choices.shown) - len(_GAP)
+    for choice in choices.shown:
+        spans = _choice(choice, is_short=whole > width)
+        gap = len(_GAP) if row else 0
+        if row and width_of(tuple(row)) + gap + width_of(spans) > width:
+            lines.append(tuple(row))
+            row = []
+        if width_of(spans) > width:
+            head, body = spans[0], spans[1:]
+            lines += (
+                [clip(spans, width)]
+                if is_tight
+                else indented(wrap(body, width - 2), head, ("  ", "text"))
+            )
+            continue
+        row += [*([(_GAP, "text")] if row else []), *spans]
+    return [*lines, tuple(row)] if row else lines
+
+
+def _choice(choice: CardChoice, *, is_short: bool = False) -> Line:
+    words = sanitize_line((is_short and choice.short) or choice.words, 400)
+    return ((f"{choice.key} ", "key"), (words, "bad" if choice.words == _DENY else "text"))
+
+
+def more_lines(choices: CardChoices, width: int, *, is_tight: bool = False) -> list[Line]:
+    """The other choices with their numbers, the agent's own last and by its own names."""
+    ordered = sorted(choices.more, key=lambda one: one.is_agents)
+    lines: list[Line] = []
+    for choice in ordered:
+        role = "faint" if choice.is_agents else "text"
+        spans: list[Span] = [(sanitize_line(choice.words, 400), role)]
+        head: Span = (f"{choice.key or ' '} ", "key")
+        if is_tight:
+            lines.append((head, *clip(tuple(spans), width - 2)))
+        else:
+            lines += indented(wrap(spans, width - 2), head, ("  ", "text"))
+    lines.append((("e ", "key"), ("write a rule of your own", "text")))
+    return lines
+
+
+def hint_words(choices: CardChoices, queue: RequestQueue, *, is_more: bool) -> str:
+    """The keys that are no choices, in a few words."""
+    more = len(choices.more)
+    words = ["m less" if is_more else (f"m {more} more" if more else "m more")]
+    if choices.deny is not None:
+        words.append("d deny with words")
+    if queue.alike:
+        words.append(f"A allow all {len(queue.alike) + 1}")
+    return " · ".join([*words, "esc later"])
+
+
+def _language(path: str) -> str:
+    """The language of a file's name; asks no plugin, because that reads the disk."""
+    from fnmatch import fnmatch
+
+    from pygments.lexers import get_all_lexers
+
+    name = path.rpartition("/")[2]
+    for _, aliases, patterns, _ in get_all_lexers(plugins=False):
+        if aliases and any(fnmatch(name, pattern) for pattern in patterns):
+            return aliases[0]
+    return ""
+
+
+def _tilde(path: str, home: str) -> str:
+    return f"~{path[len(home) :]}" if home and path.startswith(f"{home}/") else path
+
+
+def _fit(lines: Iterable[Line], width: int) -> Iterator[Line]:
+    for line in lines:
+        yield from wrap(line, width) if line else [()]
