@@ -50,6 +50,7 @@ class JointHost:
         async with fleet_of(self.world.folder / "home", self.casting) as self.fleet:
             async with asyncio.timeout(SOON * 6):
                 if cut is not None:
+                    await self.settle()
                     await self.check_recovered(*cut)
                 for number in range(start, len(self.steps)):
                     await self.play(number)
@@ -59,6 +60,7 @@ class JointHost:
 
     async def play(self, number: int) -> None:
         step = self.steps[number]
+        await self.settle()
         before = self.world.look()
         self.tell("begin", number, self.world, before)
         await getattr(self, f"do_{step.what.replace('-', '_')}")(step, number, before)
@@ -103,6 +105,14 @@ class JointHost:
         for who, place in self.world.places.items():
             if place == top and (await self.fleet.agent(who)).is_live:
                 await self.fleet.close(who)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until what has landed and has no agent any more is gone: that comes by itself."""
+        service = self.fleet.worktree_service
+        ended = service.current.seq
+        while service.followed < ended:
+            await asyncio.sleep(0.005)
 
     def is_worktree(self, who: str) -> bool:
         return self.world.places[who] != str(self.world.project)
@@ -391,11 +401,11 @@ class JointHost:
     async def do_prune(self, step: Step, _: int, before: Picture) -> None:
         for top in before.trees:
             await self.close_all(top)
+        closed = self.world.look()  # what has landed went by itself, as its agents ended
         with self.danger(step):
             outcomes = await self.fleet.prune_worktrees()
         gone = {one.worktree.path for one in outcomes}
-        # What has landed goes by itself when its agents end.
-        assert gone <= before.trees.keys() - self.world.look().trees.keys()
+        assert gone == closed.trees.keys() - self.world.look().trees.keys()
         self.check_pruned(before, self.world.look())
 
     def check_pruned(self, before: Picture, after: Picture) -> None:

@@ -74,6 +74,8 @@ class WorktreeService:
         self.disposal = WorktreeDisposal(self.records, directory / "scratch")
         self.making = asyncio.Lock()
         """Held while names are chosen and files are written."""
+        self.followed = 0
+        """The last record after which landed worktrees were let go, if an agent ended with it."""
 
     # For agents that start
 
