@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -100,6 +100,15 @@ class JointHost:
         found = [one for one in self.casting.links if one.start_.spawn.name == who]
         assert isinstance(found[-1], WorkingLink)
         return found[-1]
+
+    async def end_agents(self, tops: Iterable[str], number: int, before: Picture) -> Picture:
+        """Close the agents of trees; what has landed goes with them, by itself."""
+        for top in tops:
+            await self.close_all(top)
+        closed = self.world.look()
+        self.check_pruned(before, closed)
+        self.tell("begin", number, self.world, closed)
+        return closed
 
     async def close_all(self, top: str) -> None:
         for who, place in self.world.places.items():
@@ -331,11 +340,11 @@ class JointHost:
 
     # The end of worktrees
 
-    async def do_discard(self, step: Step, _: int, before: Picture) -> None:
+    async def do_discard(self, step: Step, number: int, before: Picture) -> None:
         if not self.is_worktree(step.who):
             return
         top = self.world.places[step.who]
-        await self.close_all(top)
+        before = await self.end_agents([top], number, before)
         try:
             with self.danger(step):
                 outcome = await self.fleet.discard_worktree(top)
@@ -378,11 +387,11 @@ class JointHost:
         assert after.heads[kept.path] == kept.head
         self.check_ended(kept.path, before, after)
 
-    async def do_remove(self, step: Step, _: int, before: Picture) -> None:
+    async def do_remove(self, step: Step, number: int, before: Picture) -> None:
         if not self.is_worktree(step.who):
             return
         top = self.world.places[step.who]
-        await self.close_all(top)
+        before = await self.end_agents([top], number, before)
         try:
             with self.danger(step):
                 await self.fleet.remove_worktree(top)
@@ -398,14 +407,12 @@ class JointHost:
         self.world.check_removed(top, before)
         self.world.fresh.pop(top, None)
 
-    async def do_prune(self, step: Step, _: int, before: Picture) -> None:
-        for top in before.trees:
-            await self.close_all(top)
-        closed = self.world.look()  # what has landed went by itself, as its agents ended
+    async def do_prune(self, step: Step, number: int, before: Picture) -> None:
+        before = await self.end_agents(before.trees, number, before)
         with self.danger(step):
             outcomes = await self.fleet.prune_worktrees()
         gone = {one.worktree.path for one in outcomes}
-        assert gone == closed.trees.keys() - self.world.look().trees.keys()
+        assert gone == before.trees.keys() - self.world.look().trees.keys()
         self.check_pruned(before, self.world.look())
 
     def check_pruned(self, before: Picture, after: Picture) -> None:
