@@ -127,13 +127,14 @@ async def call_of(question: PermissionAsked, around: CallContext, gate: Gate) ->
 
 def _call(question: PermissionAsked, around: CallContext, gate: Gate) -> Call:
     named = [location.path for location in question.locations]
-    named += [item.path for item in question.content if isinstance(item, Diff)]
+    changed = [item.path for item in question.content if isinstance(item, Diff)]
     call = call_from_tool(
         question.name,
         question.kind,
         question.raw_input,
         tuple(dict.fromkeys(named)),
         title=question.title,
+        changed=tuple(dict.fromkeys(changed)),
         around=around,
     )
     return _held_against(_looked_at(call), gate)

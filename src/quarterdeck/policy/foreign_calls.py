@@ -20,7 +20,8 @@ from .shell.parser import MAX_LENGTH
 __all__ = ["UNSEEN", "CallContext", "bare_name", "call_from_tool"]
 
 UNSEEN = "unseen"
-"""A field that a driver adds to a command which it knows in part: why it does."""
+"""A field that a driver adds to a call which it knows in part, or of which it was given two
+accounts: why it is in doubt."""
 
 _WILD = frozenset("*?[{")
 
@@ -70,6 +71,9 @@ _SILENT_FIELDS = frozenset(
 )
 """Fields that say nothing about where a call reaches."""
 
+
+_TYPES_INTO = frozenset(("write_stdin", "send_input", "terminal_input"))
+"""Tools that give a running program its input; what that does, no command says."""
 
 _TOOLS: dict[str, ToolKind] = {
     "bash": "execute",
@@ -152,12 +156,13 @@ def call_from_tool(
     locations: Sequence[str] = (),
     *,
     title: str = "",
+    changed: Sequence[str] = (),
     around: CallContext,
 ) -> Call:
     """Make a call from what an agent says about it. Never raises.
 
-    ``locations`` are the paths that it announces; ``title`` is used when it says nothing else,
-    and is never certain.
+    ``locations`` are the paths that it announces, ``changed`` those of which it shows a change;
+    ``title`` is used when it says nothing else, and is never certain.
     """
     mcp = _mcp_tool(name) if name is not None else _described_mcp_tool(title, raw_input)
     known = _TOOLS.get(bare_name(name or ""))
@@ -177,12 +182,34 @@ def call_from_tool(
         mcp=mcp,
     )
     if mcp is not None:
-        return call
+        reason = cast("dict[Any, Any]", raw_input).get(UNSEEN) if _is_map(raw_input) else None
+        return call if reason is None else replace(call, doubts=(_unseen(reason),))
     _read_input(raw_input, kind, bare_name(name or "") in _WITHIN, found)
-    _complete(kind, found, locations, title)
+    named = tuple(dict.fromkeys((*locations, *changed)))
+    _complete(kind, found, named, title)
+    if bare_name(name or "") in _TYPES_INTO:
+        found.doubts.append("it types into a program that runs")
+        found.is_partial = True
     if kind == "other":
-        return _bare(call, found, locations)
-    return _filled(call, found, locations)
+        return _bare(call, found, named)
+    return _with_changes(_filled(call, found, named), changed)
+
+
+def _with_changes(call: Call, changed: Sequence[str]) -> Call:
+    """The call as one that writes what it shows changes of, whatever kind it is said to be."""
+    if not changed or call.kind in ("edit", "delete", "move"):
+        return call
+    writes = tuple(_use(path, "write", call) for path in changed)
+    doubt = f"it shows changes of files and is reported as {call.kind!r}"
+    return replace(call, paths=(*call.paths, *writes), doubts=(*call.doubts, doubt))
+
+
+def _is_map(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _unseen(reason: Any) -> str:
+    return f"it is not known for certain: {reason}"
 
 
 def _kin(one: ToolKind, other: ToolKind) -> bool:
@@ -231,7 +258,10 @@ def _read_input(raw_input: Any, kind: ToolKind, is_within: bool, found: _Finding
 
 
 def _read_field(key: str, value: Any, kind: ToolKind, is_within: bool, found: _Findings) -> None:
-    if kind == "execute":
+    if key == UNSEEN:
+        found.doubts.append(_unseen(value))
+        found.is_partial = True
+    elif kind == "execute":
         _read_execution(key, value, found)
     elif key in _NAME_FIELDS and is_within:
         return
@@ -248,9 +278,6 @@ def _read_execution(key: str, value: Any, found: _Findings) -> None:
         if found.cwd not in (None, value):
             found.doubts.append("it names two directories to run in")
         found.cwd = value
-    elif key == UNSEEN:
-        found.doubts.append(f"the command is not known for certain: {value}")
-        found.is_partial = True
     elif key != "source":  # codex says by it who runs the command
         _read_place(key, value, found)
 
@@ -306,14 +333,16 @@ def _bare(call: Call, found: _Findings, locations: Sequence[str]) -> Call:
     """Return a call of a tool that we know by its name only; what it reaches is unknown."""
     named = dict.fromkeys((*found.paths, *_below_patterns(found), *locations))
     paths = tuple(_use(path, "write", call) for path in named)
-    if not paths and not found.urls:
+    if not paths and not found.urls and not found.is_partial:
         return call
+    doubts = tuple(found.doubts) if found.is_partial else ()
     return replace(
         call,
         paths=paths,
         urls=tuple(found.urls),
         globs=tuple(found.patterns),
-        doubts=("its effect is unknown",),
+        doubts=(*doubts, "its effect is unknown"),
+        is_partial=found.is_partial,
     )
 
 
