@@ -42,7 +42,7 @@ from quarterdeck.wire.tool_calls import (
 from .enforcement import Enforcement
 from .errors import NotPermittedError
 from .link import ServedCall
-from .permissions import UnusedPermissions, call_of, core_command
+from .permissions import UnusedPermissions, call_of, core_command, write_of
 
 if TYPE_CHECKING:
     from .file_changes import Fingerprint
@@ -509,7 +509,9 @@ class ServedCallRunner:
         """See ``link.Host``."""
         question, gate = _question_of(served), self._session.gate
         call = await call_of(question, self._around, gate)
-        covered = self._clearances.take(call)
+        covered = self._clearances.take(
+            call, await asyncio.to_thread(write_of, served.content, call)
+        )
         if covered is not None:
             return await act(_containment(covered, served, is_auto=gate.mode == "full-auto"))
         known = self._conduct.find(call)

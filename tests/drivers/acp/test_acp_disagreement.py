@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from quarterdeck.drivers.permissions import FileWrite
 from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.grammar import parse_rule
 from quarterdeck.policy.modes import Mode
@@ -21,6 +22,7 @@ from quarterdeck.wire.events import (
     ToolCallStarted,
     UnknownEvent,
 )
+from quarterdeck.wire.tool_calls import Diff
 from tests.drivers.rigs.acp import acp_rig
 from tests.support.contract import judge
 from tests.support.driver_rig import Driven, drive
@@ -280,3 +282,61 @@ async def test_the_same_in_other_words_is_none(tmp_path: Path):
         await driven.answer("allow_once")
         await turn
     assert not driven.all(PermissionViolated)
+
+
+async def test_a_write_of_something_else_than_was_shown_is_asked_about(tmp_path: Path):
+    path = tmp_path / "a.txt"
+    path.write_text("one\ntwo\n")
+    edit = requested(title="Edit", kind="edit", content=[changed(str(path), "2", "two")])
+    async with drive(acp_rig(), tmp_path) as driven:
+        write = {"write": [str(path), "one\n2\n"]}
+        turn = asyncio.create_task(driven.say(script(edit, write)))
+        await driven.answer("allow_once")
+        await turn
+        assert len(driven.all(PermissionAsked)) == 1 and path.read_text() == "one\n2\n"
+        write = {"write": [str(path), "one\nevil\n2\n"]}
+        again = requested(title="Edit", kind="edit", content=[changed(str(path), "3", "2")])
+        turn = asyncio.create_task(driven.say(script(again, write)))
+        await driven.answer("allow_once")
+        asked = await driven.answer("reject_once")
+        await turn
+    assert "evil" in str(asked.content) and path.read_text() == "one\n2\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "changes", "after", "fits"),
+    [
+        ("", (), "anything", True),
+        ("", ((None, "new"),), "new\n", True),
+        ("", (("", "new"),), "new", True),
+        ("", (("", "new"),), "new and more", False),
+        ("old", ((None, "new"),), "new", True),
+        ("old", ((None, "new"),), "old new", False),
+        ("a b c", (("b", "x"), ("c", "y")), "a x y", True),
+        ("a b b", (("b", "x"),), "a x b", True),
+        ("a b b", (("b", "x"),), "a x x", True),
+        ("a b", (("z", "x"),), "a x", False),
+        ("a\r\nb", (("b", "x"),), "a\nx", True),
+    ],
+)
+def test_what_a_change_makes_of_a_file(
+    before: str, changes: tuple[tuple[str | None, str], ...], after: str, fits: bool
+):
+    diffs = [Diff(path="a", old_text=old, new_text=new) for old, new in changes]
+    assert FileWrite(before, after).is_result_of(diffs) is fits
+
+
+async def test_more_than_the_command_is_asked_about_whatever_is_allowed(tmp_path: Path):
+    gate = gate_of("full-auto", "allow bash", "allow *")
+    for more in (
+        {"additionalPermissions": {"network": {"enabled": True}}},
+        {"sandbox_permissions": "require_escalated"},
+        {"with_escalated_permissions": True},
+        {"grantRoot": str(tmp_path)},
+    ):
+        async with drive(acp_rig(), tmp_path, gate=gate) as driven:
+            asked = await asked_about(driven, requested(kind="execute", rawInput={**LS, **more}))
+            assert asked is not None and "also grant" in (asked.reason or "")
+    async with drive(acp_rig(), tmp_path, gate=gate) as driven:
+        quiet = {**LS, "with_escalated_permissions": False, "sandbox_permissions": "use_default"}
+        assert await asked_about(driven, requested(kind="execute", rawInput=quiet)) is None
