@@ -1,10 +1,10 @@
 """Permission requests of an agent: the call as policy sees it, and the answer to the agent.
 
 A permission also covers what the agent then asks us to do for the same call, which is not asked
-about twice. Permission to edit a file covers reading it and one write of it; permission for a
-command covers one terminal with exactly that command in that directory; permission to read a file
-covers any read of it. It ends with the turn. Every other request of the agent is decided by
-itself.
+about twice. Permission to edit a file covers reading it and one write of it, of what was shown if a
+change was shown; permission for a command covers one terminal with exactly that command in that
+directory; permission to read a file covers any read of it. It ends with the turn. Every other
+request of the agent is decided by itself.
 """
 
 import asyncio
@@ -13,12 +13,13 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from msgspec.structs import replace as copied
 
-from quarterdeck.policy.call import Call, PathUse
+from quarterdeck.policy.call import Call, PathUse, path_use
 from quarterdeck.policy.foreign_calls import CallContext, bare_name, call_from_tool
 from quarterdeck.policy.gate import Gate, PermissionGranted, PermissionRefused
 from quarterdeck.policy.grants import applicable_rules
@@ -29,11 +30,19 @@ from quarterdeck.policy.rules import PathPattern
 from quarterdeck.system.local_disk import LocalDisk
 from quarterdeck.wire.events import PermissionAsked
 from quarterdeck.wire.permissions import PermissionOption
-from quarterdeck.wire.tool_calls import Diff
+from quarterdeck.wire.tool_calls import Diff, ToolCallContent
 
 from .link import PermissionVerdict
 
-__all__ = ["UnusedPermissions", "call_of", "core_command", "own_options", "verdict_of"]
+__all__ = [
+    "FileWrite",
+    "UnusedPermissions",
+    "call_of",
+    "core_command",
+    "own_options",
+    "verdict_of",
+    "write_of",
+]
 
 _SHELLS = frozenset(
     f"{place}{name}"
@@ -46,27 +55,41 @@ _CHANGE = re.compile(
 )
 
 
+_LARGEST = 16 * 1024 * 1024
+"""Bytes of a file that is compared with the change that was allowed."""
+
+
 @dataclass(slots=True)
 class UnusedPermissions:
     """What is permitted and not used up; by real paths, and by command and directory."""
 
     _reads: set[str] = field(default_factory=set[str])
-    _writes: dict[str, int] = field(default_factory=dict[str, int])
+    _writes: dict[str, list[tuple[Diff, ...]]] = field(
+        default_factory=dict[str, list[tuple[Diff, ...]]]
+    )
+    """With the changes that were shown; none: any."""
     _commands: dict[tuple[str, str], list[PermissionGranted]] = field(
         default_factory=dict[tuple[str, str], list[PermissionGranted]]
     )
 
-    def add(self, call: Call, permitted: PermissionGranted) -> None:
-        """Record that this call was allowed."""
+    def add(
+        self, call: Call, permitted: PermissionGranted, content: Iterable[ToolCallContent] = ()
+    ) -> None:
+        """Record that this call was allowed; ``content``: what of it was shown."""
+        changes = [item for item in content if isinstance(item, Diff)]
         for use in call.paths:
             self._reads.add(use.resolved)
             if use.access == "write":
-                self._writes[use.resolved] = self._writes.get(use.resolved, 0) + 1
+                shown = (one for one in changes if _path(one, call) == use.path)
+                self._writes.setdefault(use.resolved, []).append(tuple(shown))
         if call.command is not None:
             self._commands.setdefault(_key(call), []).append(permitted)
 
-    def take(self, call: Call) -> PermissionGranted | None:
-        """The permission that covers what we are to do; used up where it was for one time."""
+    def take(self, call: Call, write: "FileWrite | None" = None) -> PermissionGranted | None:
+        """The permission that covers what we are to do; used up where it was for one time.
+
+        ``write``: what a call of ours would write.
+        """
         if call.command is not None:
             waiting = self._commands.get(_key(call))
             return waiting.pop() if waiting else None
@@ -76,17 +99,70 @@ class UnusedPermissions:
         writes = [use.resolved for use in call.paths if use.access == "write"]
         if any(path not in self._reads for path in reads):
             return None
-        if any(not self._writes.get(path) for path in writes):
+        fitting = {path: self._fitting(path, write) for path in writes}
+        if any(one is None for one in fitting.values()):
             return None
-        for path in writes:
-            self._writes[path] -= 1
+        for path, changes in fitting.items():
+            self._writes[path].remove(changes or ())
         return PermissionGranted()
+
+    def _fitting(self, path: str, write: "FileWrite | None") -> tuple[Diff, ...] | None:
+        waiting = self._writes.get(path, ())
+        return next((one for one in waiting if write is None or write.is_result_of(one)), None)
 
     def clear(self) -> None:
         """The turn is over, and what was permitted in it."""
         self._reads.clear()
         self._writes.clear()
         self._commands.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class FileWrite:
+    """A file that is to be written whole: what is there and what comes."""
+
+    before: str
+    after: str
+
+    def is_result_of(self, changes: Sequence[Diff]) -> bool:
+        """Whether these changes make it; without any, everything does."""
+        if not changes or (len(changes) == 1 and _same(changes[0].new_text, self.after)):
+            return True
+        once = every = self.before
+        for change in changes:
+            old = change.old_text or ""
+            if old not in once:
+                return False
+            if not old and once:
+                return False
+            once = once.replace(old, change.new_text, 1)
+            every = every.replace(old, change.new_text) if old else once
+        return _same(once, self.after) or _same(every, self.after)
+
+
+def write_of(content: Iterable[ToolCallContent], call: Call) -> FileWrite | None:
+    """What a call would write over what, where it is one file; the write itself checks links."""
+    change = next((item for item in content if isinstance(item, Diff)), None)
+    if change is None or not call.paths:
+        return None
+    before = ""
+    with suppress(OSError, UnicodeDecodeError, ValueError):
+        path = Path(call.paths[0].resolved)
+        if path.is_file() and path.stat().st_size <= _LARGEST:
+            before = path.read_bytes().decode()
+    return FileWrite(before, change.new_text)
+
+
+def _same(one: str, other: str) -> bool:
+    return _plain_lines(one) == _plain_lines(other)
+
+
+def _plain_lines(text: str) -> str:
+    return text.replace("\r\n", "\n").rstrip("\n")
+
+
+def _path(change: Diff, call: Call) -> str:
+    return path_use(change.path, "write", cwd=call.cwd, home=call.home).path
 
 
 def core_command(command: str, cwd: str) -> str:
@@ -127,13 +203,14 @@ async def call_of(question: PermissionAsked, around: CallContext, gate: Gate) ->
 
 def _call(question: PermissionAsked, around: CallContext, gate: Gate) -> Call:
     named = [location.path for location in question.locations]
-    named += [item.path for item in question.content if isinstance(item, Diff)]
+    changed = [item.path for item in question.content if isinstance(item, Diff)]
     call = call_from_tool(
         question.name,
         question.kind,
         question.raw_input,
         tuple(dict.fromkeys(named)),
         title=question.title,
+        changed=tuple(dict.fromkeys(changed)),
         around=around,
     )
     return _held_against(_looked_at(call), gate)

@@ -254,8 +254,8 @@ class LinkSession:
         verdict = verdict_of(decided, theirs)
         self._conduct.decided(name, allowed=verdict.allowed)
         if isinstance(decided, PermissionGranted) and verdict.allowed:
-            self._clearances.add(call, decided)
-            self._conduct.permitted(call, by_person=decided.option is not None)
+            self._clearances.add(call, decided, question.content)
+            self._conduct.permitted(call, by_person=decided.option is not None, of=name)
         return verdict
 
     async def forbids(self, question: PermissionAsked) -> PermissionVerdict | None:

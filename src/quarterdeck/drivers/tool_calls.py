@@ -42,7 +42,7 @@ from quarterdeck.wire.tool_calls import (
 from .enforcement import Enforcement
 from .errors import NotPermittedError
 from .link import ServedCall
-from .permissions import UnusedPermissions, call_of, core_command
+from .permissions import UnusedPermissions, call_of, core_command, write_of
 
 if TYPE_CHECKING:
     from .file_changes import Fingerprint
@@ -111,8 +111,12 @@ class ToolCallNormalizer:
             yield replace_struct(update, call=ours)
 
     def ask(self, question: PermissionAsked) -> Iterator[Event]:
-        """The agent asks for permission; some announce the call by nothing else."""
-        if question.call not in self._open and question.call not in self._ended:
+        """The agent asks for permission; some announce the call by nothing else.
+
+        What it asks about under the id of a call that is over is another call.
+        """
+        if question.call not in self._open:
+            self._ended.discard(question.call)
             yield from self.begin(
                 ToolCallStarted(
                     call=question.call,
@@ -230,6 +234,8 @@ class _KnownCall:
     diffs: dict[str, None] = field(default_factory=dict[str, None])
     """Every file that it was said to change, at whatever time."""
     decided: Literal["", "allowed", "refused"] = ""
+    permitted: Call | None = None
+    """What it was allowed to do, where that was certain."""
 
 
 class CallMonitor:
@@ -287,8 +293,11 @@ class CallMonitor:
         if known is not None and known.decided != "allowed":
             known.decided = "allowed" if allowed else "refused"
 
-    def permitted(self, call: Call, *, by_person: bool) -> None:
-        """A call was permitted that may write these files."""
+    def permitted(self, call: Call, *, by_person: bool, of: ToolCallId | None = None) -> None:
+        """A call was permitted that may write these files; ``of``: the agent's call it is."""
+        known = self._calls.get(of) if of is not None else None
+        if known is not None:
+            known.permitted = call
         self._ran_command = self._ran_command or (by_person and call.command is not None)
         self._written.update(use.resolved for use in call.paths if use.access == "write")
 
@@ -366,9 +375,13 @@ class CallMonitor:
     async def violation(self, end: ToolCallEnded, held: Enforcement) -> PermissionViolated | None:
         """What was wrong with a call that is over; None: nothing, as far as can be known."""
         known = self._calls.pop(end.call, None)
-        if known is None or end.status != "completed" or known.decided == "allowed":
+        if known is None or end.status not in ("completed", "failed"):
             return None
         self._take(known, end)
+        if known.decided == "allowed":
+            return await self._exceeded(end.call, known)
+        if end.status != "completed":
+            return None
         if known.kind not in ("read", "search", "execute", *_CHANGES):
             return None
         if any(
@@ -389,6 +402,35 @@ class CallMonitor:
             title=known.title,
             kind=known.kind,
             reason=reason,
+        )
+
+    async def _exceeded(self, id_: ToolCallId, known: _KnownCall) -> PermissionViolated | None:
+        """What is wrong with a call that was allowed and has become another one since."""
+        allowed = known.permitted
+        if allowed is None:
+            return None
+        call = await call_of(_question(id_, known), self._around, self._gate)
+        is_named = _fields(known.raw_input).keys() & {"command", "cmd"}  # not by a title
+        runs_other = bool(
+            is_named
+            and call.command is not None
+            and allowed.command is not None
+            and core_command(call.command, call.cwd) != core_command(allowed.command, allowed.cwd)
+        )
+        covered = {use.resolved for use in allowed.paths} | self._written
+        writes = {use.resolved for use in call.paths if use.access == "write"} - covered
+        if not runs_other and (not writes or allowed.command is not None):
+            return None
+        if isinstance(await self._gate.judge(replace(call, doubts=())), Allow):
+            return None
+        self._written |= writes
+        what = allowed.command if runs_other else ", ".join(use.path for use in allowed.paths)
+        return PermissionViolated(
+            request=new_request_id(),
+            call=id_,
+            title=known.title,
+            kind=known.kind,
+            reason=f"it was allowed for something else: {what!r}",
         )
 
     async def _reason(self, known: _KnownCall, call: Call, held: Enforcement) -> str | None:
@@ -467,7 +509,9 @@ class ServedCallRunner:
         """See ``link.Host``."""
         question, gate = _question_of(served), self._session.gate
         call = await call_of(question, self._around, gate)
-        covered = self._clearances.take(call)
+        covered = self._clearances.take(
+            call, await asyncio.to_thread(write_of, served.content, call)
+        )
         if covered is not None:
             return await act(_containment(covered, served, is_auto=gate.mode == "full-auto"))
         known = self._conduct.find(call)
@@ -518,7 +562,7 @@ class ServedCallRunner:
         self._conduct.decided(question.call, allowed=isinstance(decided, PermissionGranted))
         if not isinstance(decided, PermissionGranted):
             raise NotPermittedError(decided.model_reason, cancelled=session.is_interrupted)
-        self._conduct.permitted(call, by_person=decided.option is not None)
+        self._conduct.permitted(call, by_person=decided.option is not None, of=question.call)
         return await act(_containment(decided, served, is_auto=is_auto))
 
     async def _end(self, call: ToolCallId, how: ToolCallEnd, why: str | None = None) -> None:

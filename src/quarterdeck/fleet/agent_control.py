@@ -180,25 +180,34 @@ class AgentLifecycle:
             return await self._started_as(
                 self._spawn_in_worktree(replace(request, options=options))
             )
-        start = await self._starting.new(request, new_session_id())
-        first = await self._first(request, start)
-        return await self._started_as(self._supervisor.start_new(start, request.name, first))
+        return await self._started_as(self._spawn(request, options.cwd))
+
+    async def _spawn(self, request: SpawnOptions, cwd: str) -> AgentEntry:
+        with self._worktrees.claims.start(cwd):
+            start = await self._starting.new(request, new_session_id())
+            first = await self._first(request, start)
+            return await self._supervisor.start_new(start, request.name, first)
 
     async def _spawn_in_worktree(self, request: SpawnOptions) -> AgentEntry:
         """Make the worktree, then start the agent in it; a start that fails takes it along."""
+        wanted = request.options.worktree
+        shared = wanted.path if wanted is not None else None
         async with self._supervisor.reserve_name(request.name, request.options.agent) as name:
-            made = await self._worktrees.make(request.options, name)
+            with self._worktrees.claims.start(shared or request.options.cwd):
+                made = await self._worktrees.make(request.options, name)
             try:
-                options = replace(request.options, cwd=made.cwd)
-                start = await self._starting.new(
-                    replace(request, options=options), new_session_id()
-                )
-                start = copy(start, noted=_assignment(made))
-                first = await self._first(request, start)
-                return await self._supervisor.start_new(start, name, first, is_reserved=True)
+                with self._worktrees.claims.start(made.cwd):
+                    return await self._start_made(request, made, name)
             except BaseException:
                 await self._worktrees.undo(made)
                 raise
+
+    async def _start_made(self, request: SpawnOptions, made: MadeWorktree, name: str) -> AgentEntry:
+        options = replace(request.options, cwd=made.cwd)
+        start = await self._starting.new(replace(request, options=options), new_session_id())
+        start = copy(start, noted=_assignment(made))
+        first = await self._first(request, start)
+        return await self._supervisor.start_new(start, name, first, is_reserved=True)
 
     async def _first(self, request: SpawnOptions, start: AgentStart) -> QueuedPrompt | None:
         introduction = await self._tools.introduction(start.spawn)
@@ -214,9 +223,13 @@ class AgentLifecycle:
                 f"{entry.name!r} cannot be resumed: {entry.spawn.options.agent} reported no "
                 "session id"
             )
-        await self._worktrees.check(entry)
-        start = await self._starting.again(entry)
-        return await self._started_as(self._supervisor.start_again(start))
+        return await self._started_as(self._resume(entry))
+
+    async def _resume(self, entry: AgentEntry) -> AgentEntry:
+        with self._worktrees.claims.start(entry.spawn.options.cwd):
+            await self._worktrees.check(entry)
+            start = await self._starting.again(entry)
+            return await self._supervisor.start_again(start)
 
     async def fork(
         self, agent: str, *, name: str | None = None, prompt: str | None = None
@@ -234,22 +247,30 @@ class AgentLifecycle:
             parent = None  # no one is there any more whose it could be
         if entry.worktree is not None:
             return await self._started_as(self._fork_in_worktree(entry, parent, name, prompt))
-        await self._worktrees.check(entry)
-        start = await self._starting.fork(entry, new_session_id(), parent)
-        return await self._started_as(self._supervisor.start_new(start, name, _first(prompt)))
+        return await self._started_as(self._fork(entry, parent, name, prompt))
+
+    async def _fork(
+        self, entry: AgentEntry, parent: SessionId | None, name: str | None, prompt: str | None
+    ) -> AgentEntry:
+        with self._worktrees.claims.start(entry.spawn.options.cwd):
+            await self._worktrees.check(entry)
+            start = await self._starting.fork(entry, new_session_id(), parent)
+            return await self._supervisor.start_new(start, name, _first(prompt))
 
     async def _fork_in_worktree(
         self, entry: AgentEntry, parent: SessionId | None, name: str | None, prompt: str | None
     ) -> AgentEntry:
         """Start a copy in a worktree of its own, which is in the same state."""
         async with self._supervisor.reserve_name(name, entry.spawn.options.agent) as free:
-            made = await self._worktrees.copy(entry, free)
+            with self._worktrees.claims.start(entry.spawn.options.cwd):
+                made = await self._worktrees.copy(entry, free)
             try:
-                start = await self._starting.fork(entry, new_session_id(), parent, made.cwd)
-                start = copy(start, noted=_assignment(made))
-                return await self._supervisor.start_new(
-                    start, free, _first(prompt), is_reserved=True
-                )
+                with self._worktrees.claims.start(made.cwd):
+                    start = await self._starting.fork(entry, new_session_id(), parent, made.cwd)
+                    start = copy(start, noted=_assignment(made))
+                    return await self._supervisor.start_new(
+                        start, free, _first(prompt), is_reserved=True
+                    )
             except BaseException:
                 await self._worktrees.undo(made)
                 raise

@@ -75,6 +75,9 @@ class Call:
     """What could not be read with certainty."""
     is_partial: bool = False
     """What is not known of it may be anything: a rule that denies something may hold for that."""
+    wider: tuple[str, ...] = ()
+    """What else a permission for it would grant, such as the network or a wider sandbox. No rule
+    covers that: it is asked about."""
     links: Mapping[str, str] = field(default_factory=_no_links, compare=False)
     """Real paths of those that ``mentions`` named, by their text; where they differ, and for every
     text with ``..`` in it."""

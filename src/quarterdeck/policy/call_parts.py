@@ -183,6 +183,8 @@ def parts_of(call: Call) -> tuple[CallPart, ...]:
     parts: list[CallPart] = []
     family = _family(call)
     parts.extend(_unclear(reason, family, call, call.is_partial) for reason in call.doubts)
+    # As doubtful as an address that is not known: no mode allows it, no rule covers it.
+    parts.extend(_unclear(reason, "fetch", call, unread=True) for reason in call.wider)
     if call.command is not None:
         parts.extend(_shell_parts(call, call.command))
     parts.extend(_touch(call, use) for use in call.paths)

@@ -17,10 +17,31 @@ from .call import Access, Call, McpTool, PathUse, path_use
 from .shell.command_line import render_argv
 from .shell.parser import MAX_LENGTH
 
-__all__ = ["UNSEEN", "CallContext", "bare_name", "call_from_tool"]
+__all__ = ["UNSEEN", "WIDER", "CallContext", "bare_name", "call_from_tool"]
 
 UNSEEN = "unseen"
-"""A field that a driver adds to a command which it knows in part: why it does."""
+"""A field that a driver adds to a call which it knows in part, or of which it was given two
+accounts: why it is in doubt."""
+
+WIDER = "wider"
+"""A field that a driver adds: what else a permission for the call would grant."""
+
+_WIDER_FIELDS = {
+    "grant_root": "writing anything below a directory",
+    "grantRoot": "writing anything below a directory",
+    "additional_permissions": "a wider sandbox",
+    "additionalPermissions": "a wider sandbox",
+    "sandbox_permissions": "a wider sandbox",
+    "sandboxPermissions": "a wider sandbox",
+    "with_escalated_permissions": "running outside the agent's sandbox",
+    "withEscalatedPermissions": "running outside the agent's sandbox",
+    "dangerouslyDisableSandbox": "running outside the agent's sandbox",
+    "network_approval_context": "the network",
+    "networkApprovalContext": "the network",
+}
+"""Fields by which a request asks for more than its call."""
+_NO_MORE: tuple[Any, ...] = (None, False, "", "use_default", "useDefault", "none")
+"""Values of such a field that ask for nothing."""
 
 _WILD = frozenset("*?[{")
 
@@ -33,7 +54,7 @@ _PATH_FIELDS = frozenset(
         *("filename", "file_name", "fileName", "dir", "directory", "folder", "root", "base_path"),
         *("basePath", "search_path", "searchPath", "source_path", "target_path", "output_path"),
         *("old_path", "new_path", "oldPath", "newPath", "source", "destination", "src", "dst"),
-        *("from", "to", "grant_root", "grantRoot"),
+        *("from", "to"),
     )
 )
 _PATHS_FIELDS = frozenset(("paths", "file_paths", "filePaths", "files", "directories"))
@@ -70,6 +91,12 @@ _SILENT_FIELDS = frozenset(
 )
 """Fields that say nothing about where a call reaches."""
 
+
+_SHOWN = 300
+"""Characters of a value in a reason."""
+
+_TYPES_INTO = frozenset(("write_stdin", "send_input", "terminal_input"))
+"""Tools that give a running program its input; what that does, no command says."""
 
 _TOOLS: dict[str, ToolKind] = {
     "bash": "execute",
@@ -142,6 +169,7 @@ class _Findings:
     patterns: list[str] = field(default_factory=list[str])
     """Of paths; they begin where ``paths`` or the directory say."""
     doubts: list[str] = field(default_factory=list[str])
+    wider: list[str] = field(default_factory=list[str])
     is_partial: bool = False
 
 
@@ -152,12 +180,13 @@ def call_from_tool(
     locations: Sequence[str] = (),
     *,
     title: str = "",
+    changed: Sequence[str] = (),
     around: CallContext,
 ) -> Call:
     """Make a call from what an agent says about it. Never raises.
 
-    ``locations`` are the paths that it announces; ``title`` is used when it says nothing else,
-    and is never certain.
+    ``locations`` are the paths that it announces, ``changed`` those of which it shows a change;
+    ``title`` is used when it says nothing else, and is never certain.
     """
     mcp = _mcp_tool(name) if name is not None else _described_mcp_tool(title, raw_input)
     known = _TOOLS.get(bare_name(name or ""))
@@ -177,12 +206,45 @@ def call_from_tool(
         mcp=mcp,
     )
     if mcp is not None:
-        return call
+        return _with_marks(call, raw_input)
     _read_input(raw_input, kind, bare_name(name or "") in _WITHIN, found)
-    _complete(kind, found, locations, title)
+    named = tuple(dict.fromkeys((*locations, *changed)))
+    _complete(kind, found, named, title)
+    if bare_name(name or "") in _TYPES_INTO:
+        found.doubts.append("it types into a program that runs")
+        found.is_partial = True
     if kind == "other":
-        return _bare(call, found, locations)
-    return _filled(call, found, locations)
+        return _bare(call, found, named)
+    return _with_changes(_filled(call, found, named), changed)
+
+
+def _with_changes(call: Call, changed: Sequence[str]) -> Call:
+    """The call as one that writes what it shows changes of, whatever kind it is said to be."""
+    if not changed or call.kind in ("edit", "delete", "move"):
+        return call
+    writes = tuple(_use(path, "write", call) for path in changed)
+    doubt = f"it shows changes of files and is reported as {call.kind!r}"
+    return replace(call, paths=(*call.paths, *writes), doubts=(*call.doubts, doubt))
+
+
+def _shortened(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _with_marks(call: Call, raw_input: Any) -> Call:
+    """A server's tool with what a driver has marked; its own arguments are the server's."""
+    if not isinstance(raw_input, Mapping):
+        return call
+    fields, found = cast("Mapping[Any, Any]", raw_input), _Findings()
+    for key in (UNSEEN, WIDER):
+        if fields.get(key) is not None:
+            _read_field(key, fields[key], call.kind, False, found)
+    return replace(call, doubts=tuple(found.doubts), wider=tuple(found.wider))
+
+
+def _unseen(reason: Any) -> str:
+    return f"it is not known for certain: {reason}"
 
 
 def _kin(one: ToolKind, other: ToolKind) -> bool:
@@ -231,7 +293,15 @@ def _read_input(raw_input: Any, kind: ToolKind, is_within: bool, found: _Finding
 
 
 def _read_field(key: str, value: Any, kind: ToolKind, is_within: bool, found: _Findings) -> None:
-    if kind == "execute":
+    if key == UNSEEN:
+        found.doubts.append(_unseen(value))
+        found.is_partial = True
+    elif key == WIDER:
+        found.wider.append(f"it would also grant {value}")
+    elif key in _WIDER_FIELDS:
+        if value not in _NO_MORE and value != {} and value != []:
+            found.wider.append(f"it would also grant {_WIDER_FIELDS[key]}: {_shortened(value)}")
+    elif kind == "execute":
         _read_execution(key, value, found)
     elif key in _NAME_FIELDS and is_within:
         return
@@ -248,9 +318,6 @@ def _read_execution(key: str, value: Any, found: _Findings) -> None:
         if found.cwd not in (None, value):
             found.doubts.append("it names two directories to run in")
         found.cwd = value
-    elif key == UNSEEN:
-        found.doubts.append(f"the command is not known for certain: {value}")
-        found.is_partial = True
     elif key != "source":  # codex says by it who runs the command
         _read_place(key, value, found)
 
@@ -306,14 +373,17 @@ def _bare(call: Call, found: _Findings, locations: Sequence[str]) -> Call:
     """Return a call of a tool that we know by its name only; what it reaches is unknown."""
     named = dict.fromkeys((*found.paths, *_below_patterns(found), *locations))
     paths = tuple(_use(path, "write", call) for path in named)
-    if not paths and not found.urls:
+    if not (paths or found.urls or found.is_partial or found.wider):
         return call
+    doubts = tuple(found.doubts) if found.is_partial else ()
     return replace(
         call,
         paths=paths,
         urls=tuple(found.urls),
         globs=tuple(found.patterns),
-        doubts=("its effect is unknown",),
+        doubts=(*doubts, "its effect is unknown"),
+        wider=tuple(found.wider),
+        is_partial=found.is_partial,
     )
 
 
@@ -337,6 +407,7 @@ def _filled(call: Call, found: _Findings, locations: Sequence[str]) -> Call:
         urls=tuple(found.urls),
         globs=tuple(found.patterns),
         doubts=doubts,
+        wider=tuple(found.wider),
         is_partial=found.is_partial,
     )
 

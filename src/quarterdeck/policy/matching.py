@@ -81,6 +81,8 @@ def _shell_covers(pattern: ShellPattern, part: CallPart, call: Call) -> bool:
     # "make test" was allowed for this workspace, not for another directory's Makefile.
     if not isinstance(part, CommandPart) or part.action == "run outside":
         return False
+    if part.cwds is None or not all(is_below(cwd, call.roots) for cwd in part.cwds):
+        return False
     return _words_cover(pattern, part, call)
 
 

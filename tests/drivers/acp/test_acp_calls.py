@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from quarterdeck.drivers.acp.extensions import tool_name
-from quarterdeck.drivers.acp.updates import call_details, merge_call_details
+from quarterdeck.drivers.acp.known_calls import KnownCalls, call_details
 from quarterdeck.drivers.permissions import call_of
 from quarterdeck.policy.decision import decide
 from quarterdeck.policy.foreign_calls import CallContext
@@ -32,14 +32,15 @@ def test_arguments_that_were_streamed_before_the_request_count():
         return (ContentItem(content=text(words)),)
 
     first = acp.ToolCall(tool_call_id="1", title="Bash", kind="execute", content=shown(""))
-    known = call_details(first, None)
+    calls = KnownCalls(streams_input=True)
+    calls.announce(call_details(first, None))
     for part in ('{"command": "touch a', '{"command": "touch a && rm b"}'):
         update = acp.ToolCallDetails(tool_call_id="1", content=shown(part))
-        known = merge_call_details(known, update)
+        calls.update(update)
     asked = acp.ToolCallDetails(
         tool_call_id="1", title="Bash", content=shown("Requesting approval to Running")
     )
-    known = merge_call_details(known, asked)
+    known = calls.requested(asked)
     assert known.raw_input == {"command": "touch a && rm b"}
     assert known.kind == "execute"
 
@@ -47,7 +48,9 @@ def test_arguments_that_were_streamed_before_the_request_count():
 def test_an_empty_input_and_the_kind_other_say_nothing():
     earlier = acp.ToolCallDetails(tool_call_id="1", kind="edit", raw_input={"path": "a"})
     now = acp.ToolCallDetails(tool_call_id="1", kind="other", raw_input={})
-    known = merge_call_details(earlier, now)
+    calls = KnownCalls()
+    calls.update(earlier)
+    known = calls.requested(now)
     assert (known.kind, known.raw_input) == ("edit", {"path": "a"})
 
 

@@ -563,3 +563,49 @@ async def test_merged_ones_too_and_what_is_too_large_goes_first(fleet, project, 
     assert await fleet.prune_worktrees() == []
     await settings(project, tmp_path / "home", "keep_days = 100\nkeep_size = 0.000001")
     assert [one.name for one in await fleet.prune_worktrees()] == ["large"]
+
+
+async def held(is_there) -> None:
+    """Wait until something is so, by what other tasks do."""
+    async with asyncio.timeout(SOON):
+        while not is_there():
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("how", ["remove_worktree", "discard_worktree"])
+async def test_an_agent_does_not_start_in_a_worktree_that_is_going(fleet, project, how):
+    info = await spawn(fleet, project, "docs")
+    path = info.worktree.path
+    await fleet.close("docs")
+    service = fleet.worktree_service
+    async with service.making:  # all checks are done, and the files still there
+        going = asyncio.create_task(getattr(fleet, how)("docs"))
+        await held(lambda: service.claims._removing)
+        with pytest.raises(AgentNotReadyError, match="being removed"):
+            await fleet.resume("docs")
+        with pytest.raises(AgentNotReadyError, match="being removed"):
+            await fleet.spawn(new_agent(Path(path), name="beside"))
+        with pytest.raises(AgentNotReadyError, match="being removed"):
+            await spawn(fleet, project, "shared", path="docs")
+        with pytest.raises(AgentNotReadyError, match="being removed"):
+            await fleet.fork("docs", name="copy")
+        with pytest.raises(AgentNotReadyError, match="being removed"):
+            await getattr(fleet, how)("docs")
+    await going
+    assert not Path(path).exists() and [one.name for one in await fleet.agents()] == ["docs"]
+
+
+@pytest.mark.parametrize("how", ["remove_worktree", "discard_worktree"])
+async def test_a_worktree_in_which_an_agent_is_starting_stays(fleet, project, how):
+    info = await spawn(fleet, project, "docs")
+    await fleet.close("docs")
+    claims, supervisor = fleet.worktree_service.claims, fleet._supervisor
+    async with supervisor._naming:  # it is checked, and does not count as started yet
+        starting = asyncio.create_task(fleet.resume("docs"))
+        await held(lambda: claims._starting)
+        with pytest.raises(AgentNotReadyError, match="starting in the worktree"):
+            await getattr(fleet, how)("docs")
+    await starting
+    with pytest.raises(AgentNotReadyError, match="live"):
+        await getattr(fleet, how)("docs")
+    assert Path(info.worktree.path).is_dir() and not claims._starting and not claims._removing

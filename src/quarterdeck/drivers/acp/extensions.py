@@ -7,6 +7,7 @@ to in ``claudeCode``, others the tool's name in ``goose``, ``tool_name`` and ``t
 the tokens of a turn in ``quota``.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
@@ -25,6 +26,7 @@ __all__ = [
     "codex_failed",
     "parent_call",
     "quota",
+    "speaks_of_more",
     "streamed_input",
     "terminal_events",
     "tool_name",
@@ -34,6 +36,10 @@ TERMINAL_OUTPUT: dict[str, Any] = {"terminal_output": True}
 """The ``_meta`` of client capabilities that asks for the output of terminals the agent runs."""
 
 _TOO_MANY = 429
+
+_MORE = re.compile(
+    r"\bnetwork access\b|\b(?:http|https|socks5\w*) access to\b|\bsandbox permissions?\b", re.I
+)
 
 Meta = Mapping[str, Any]
 
@@ -89,6 +95,14 @@ def streamed_input(content: Iterable[ToolCallContent]) -> dict[str, Any] | None:
         return msgspec.json.decode(texts[0].encode(), type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeEncodeError):
         return None
+
+
+def speaks_of_more(text: str) -> bool:
+    """Whether words of a request say that more than its command is asked for.
+
+    Codex asks so for the network and for a wider sandbox; its arguments then show the command only.
+    """
+    return _MORE.search(text) is not None
 
 
 def parent_call(meta: Meta | None) -> ToolCallId | None:

@@ -45,7 +45,7 @@ from .handshake import (
     initialize_agent,
     open_session,
 )
-from .quirks import ECHOES_PROMPTS, EMPTY_FOR_MISSING, NEVER_ASKS
+from .quirks import ECHOES_PROMPTS, EMPTY_FOR_MISSING, NEVER_ASKS, STREAMS_INPUT
 from .requests import AcpClientRouter, AcpRequestHandler
 from .settings import AcpSettings, AcpSettingsWriter
 from .terminals import ContainedTerminals, ServedTerminals
@@ -289,6 +289,7 @@ class AcpLink:
             host.emit,
             terminals.show,
             drops_echoes=ECHOES_PROMPTS in quirks,
+            streams_input=STREAMS_INPUT in quirks,
         )
         files = ServedFiles(system.files, host, is_missing_empty=EMPTY_FOR_MISSING in quirks)
         self._request_handler = AcpRequestHandler(host, self._translator, files, terminals)

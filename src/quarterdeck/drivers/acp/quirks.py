@@ -7,6 +7,9 @@
                        turn runs; in a replay they are history and stay.
 ``never-asks``         It never asks for permission. A mode of ours is then what its file
                        has words for; opening with another one fails.
+``streams-input``      It shows the arguments of a call as the text of the call while they grow, and
+                       asks for permission without them. The text of other agents' calls is never
+                       read as arguments: a model may have written it.
 ``leaves-at-start``    It may end while it starts if another one of it starts beside it for the
                        first time on a machine: it makes its database without a lock. It is started
                        once more. Known for every transport.
@@ -20,11 +23,21 @@ protocol does not know, which are answered with -32601.
 
 from typing import Final
 
-__all__ = ["ECHOES_PROMPTS", "EMPTY_FOR_MISSING", "KNOWN", "LEAVES_AT_START", "NEVER_ASKS"]
+__all__ = [
+    "ECHOES_PROMPTS",
+    "EMPTY_FOR_MISSING",
+    "KNOWN",
+    "LEAVES_AT_START",
+    "NEVER_ASKS",
+    "STREAMS_INPUT",
+]
 
 EMPTY_FOR_MISSING: Final = "empty-for-missing"
 ECHOES_PROMPTS: Final = "echoes-prompts"
 NEVER_ASKS: Final = "never-asks"
+STREAMS_INPUT: Final = "streams-input"
 LEAVES_AT_START: Final = "leaves-at-start"
-KNOWN: Final = frozenset((EMPTY_FOR_MISSING, ECHOES_PROMPTS, NEVER_ASKS, LEAVES_AT_START))
+KNOWN: Final = frozenset(
+    (EMPTY_FOR_MISSING, ECHOES_PROMPTS, NEVER_ASKS, STREAMS_INPUT, LEAVES_AT_START)
+)
 """Every name that means something here."""

@@ -84,7 +84,7 @@ class AcpRequestHandler:
 
     async def _permit(self, request: acp.RequestPermissionRequest) -> acp.RequestPermissionResponse:
         self._check(request.session_id)
-        call = self._translator.known(request.tool_call)
+        call = self._translator.requested(request)
         title = call.title or call.name or call.tool_call_id
         if not request.options:
             why = (

@@ -28,24 +28,22 @@ from quarterdeck.wire.events import (
     UsageReported,
 )
 from quarterdeck.wire.ids import CompactionId, MessageId, ToolCallId
-from quarterdeck.wire.tool_calls import TerminalItem, ToolCallContent, ToolKind
+from quarterdeck.wire.tool_calls import TerminalItem, ToolCallContent
 from quarterdeck.wire.usage import ContextUsage, Cost
 
 from .extensions import (
     codex_error,
     codex_failed,
     parent_call,
-    streamed_input,
     terminal_events,
     tool_name,
 )
+from .known_calls import KnownCalls, call_details
 from .settings import AcpSettings, EmitEvent
 
 __all__ = [
     "AcpTranslator",
-    "call_details",
     "call_update_event",
-    "merge_call_details",
     "to_plain_data",
 ]
 
@@ -53,41 +51,6 @@ __all__ = [
 def to_plain_data(value: Any) -> Any:
     """The value as it would be read again from JSON: objects, lists, texts and numbers only."""
     return msgspec.json.decode(msgspec.json.encode(value))
-
-
-def call_details(call: acp.ToolCall, name: str | None) -> acp.ToolCallDetails:
-    """An announced call in the form of its updates."""
-    return acp.ToolCallDetails(
-        tool_call_id=call.tool_call_id,
-        kind=call.kind,
-        status=call.status,
-        title=call.title,
-        name=name,
-        content=call.content or None,
-        locations=call.locations or None,
-        raw_input=call.raw_input,
-    )
-
-
-def merge_call_details(
-    earlier: acp.ToolCallDetails, now: acp.ToolCallDetails
-) -> acp.ToolCallDetails:
-    """All that is known of a call: new values take precedence over earlier ones."""
-    return acp.ToolCallDetails(
-        tool_call_id=now.tool_call_id,
-        kind=_kind(now) or earlier.kind or now.kind,
-        status=now.status or earlier.status,
-        title=now.title or earlier.title,
-        name=now.name or tool_name(now.meta) or earlier.name,
-        content=now.content or earlier.content,
-        locations=now.locations or earlier.locations,
-        raw_input=now.raw_input or earlier.raw_input or streamed_input(earlier.content or ()),
-    )
-
-
-def _kind(details: acp.ToolCallDetails) -> ToolKind | None:
-    """The reported kind; ``other`` carries no information and does not replace an earlier one."""
-    return details.kind if details.kind != "other" else None
 
 
 def call_update_event(update: acp.ToolCallUpdate) -> ToolCallUpdated:
@@ -124,6 +87,7 @@ class AcpTranslator:
         emit: takes the events.
         show_terminal: called for each terminal that a tool call shows, after the call was emitted.
         drops_echoes: leave out user messages that arrive while a turn runs.
+        streams_input: the agent shows the arguments of a call as its text while they grow.
     """
 
     def __init__(
@@ -134,6 +98,7 @@ class AcpTranslator:
         show_terminal: Callable[[str], None],
         *,
         drops_echoes: bool = False,
+        streams_input: bool = False,
     ) -> None:
         self._agent = agent
         self._settings = settings
@@ -141,7 +106,7 @@ class AcpTranslator:
         self._show_terminal = show_terminal
         self._drops_echoes = drops_echoes
         self._is_in_turn = False
-        self._calls: dict[str, acp.ToolCallDetails] = {}
+        self._calls = KnownCalls(streams_input=streams_input)
         """What is known of the calls under way; a permission request may say less."""
         self._last_error: str | None = None
         self.failure: str | None = None
@@ -182,6 +147,7 @@ class AcpTranslator:
     def begin_turn(self) -> None:
         """A prompt goes out."""
         self._is_in_turn = True
+        self._calls.clear()  # also of what was said between two turns
         self.failure = self._last_error = None
 
     def end_turn(self) -> None:
@@ -189,12 +155,9 @@ class AcpTranslator:
         self._is_in_turn = False
         self._calls.clear()
 
-    def known(self, now: acp.ToolCallDetails) -> acp.ToolCallDetails:
-        """A call as far as it is known: the new details merged over the earlier ones."""
-        earlier = self._calls.get(now.tool_call_id)
-        return merge_call_details(
-            earlier or acp.ToolCallDetails(tool_call_id=now.tool_call_id), now
-        )
+    def requested(self, request: acp.RequestPermissionRequest) -> acp.ToolCallDetails:
+        """The call of a permission request as far as it is known, with what is in doubt."""
+        return self._calls.requested(request.tool_call, request.options)
 
     def strange(self, raw: Any, reason: str) -> Awaitable[None]:
         """Keep something that belongs to no session or no kind that we know."""
@@ -223,7 +186,7 @@ class AcpTranslator:
 
     async def _call(self, call: acp.ToolCall) -> None:
         name = call.name or tool_name(call.meta)
-        self._remember(call_details(call, name))
+        self._calls.announce(call_details(call, name))
         parent = parent_call(call.meta)
         has_more = call.raw_output is not None and call.status in _FINAL
         await self._emit(
@@ -260,14 +223,8 @@ class AcpTranslator:
             await self._emit(event, parent=parent)
         if changed != ToolCallUpdated(call=changed.call):
             await self._emit(changed, parent=parent)
-        self._remember(update)
+        self._calls.update(update)
         self._show(update.content or ())
-
-    def _remember(self, now: acp.ToolCallDetails) -> None:
-        if now.status in _FINAL:
-            self._calls.pop(now.tool_call_id, None)
-        else:
-            self._calls[now.tool_call_id] = self.known(now)
 
     def _show(self, content: Iterable[ToolCallContent]) -> None:
         for item in content:

@@ -229,27 +229,27 @@ class WorktreeManagement:
     async def remove_worktree(self, worktree: str, *, keep_branch: bool = False) -> WorktreeOutcome:
         """Remove a worktree in which nothing would be lost; see ``FleetWorktrees``."""
         record = await self._find(worktree)
-        entries = await self._expect_idle(record)
-        settings = await self._settings_of(record)
-        await self._tear_down(record, entries, settings)
-        async with self._service.making:
-            done = await call_in_thread(
-                lambda: self._service.disposal.remove(record, settings, keeps_branch=keep_branch)
-            )
-        return await self._released(record, entries, done, "removed")
+        with self._service.claims.remove(record.worktree.path):
+            entries, settings = await self._prepare_removal(record)
+            async with self._service.making:
+                done = await call_in_thread(
+                    lambda: self._service.disposal.remove(
+                        record, settings, keeps_branch=keep_branch
+                    )
+                )
+            return await self._released(record, entries, done, "removed")
 
     async def discard_worktree(self, worktree: str) -> WorktreeOutcome:
         """Put a worktree into the trash; see ``FleetWorktrees``."""
         record = await self._find(worktree)
-        entries = await self._expect_idle(record)
-        settings = await self._settings_of(record)
-        await self._tear_down(record, entries, settings)
-        sessions = tuple(entry.session for entry in entries)
-        async with self._service.making:
-            done = await call_in_thread(
-                lambda: self._service.disposal.discard(record, settings, sessions)
-            )
-        return await self._released(record, entries, done, "discarded")
+        with self._service.claims.remove(record.worktree.path):
+            entries, settings = await self._prepare_removal(record)
+            sessions = tuple(entry.session for entry in entries)
+            async with self._service.making:
+                done = await call_in_thread(
+                    lambda: self._service.disposal.discard(record, settings, sessions)
+                )
+            return await self._released(record, entries, done, "discarded")
 
     async def trash(self) -> list[TrashedWorktree]:
         """What can be restored; see ``FleetWorktrees``."""
@@ -423,6 +423,15 @@ class WorktreeManagement:
                     f"{entry.name!r} is live in the worktree {path!r}; close it first"
                 )
         return (await self._users()).get(path, [])
+
+    async def _prepare_removal(
+        self, record: WorktreeRecord
+    ) -> tuple[list[AgentEntry], WorktreeSettings]:
+        """See that no agent is live there, and run the tear-down. The caller holds the claim."""
+        entries = await self._expect_idle(record)
+        settings = await self._settings_of(record)
+        await self._tear_down(record, entries, settings)
+        return entries, settings
 
     async def _settings_of(self, record: WorktreeRecord) -> WorktreeSettings:
         try:

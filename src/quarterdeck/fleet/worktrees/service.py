@@ -6,8 +6,8 @@ copied when it is forked.
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -42,12 +42,54 @@ if TYPE_CHECKING:
     from ..agent_runner import AgentStart, SessionOpener
     from ..live_index import LiveIndex, LogWriter
 
-__all__ = ["WorktreeService", "call_in_thread"]
+__all__ = ["WorktreeClaims", "WorktreeService", "call_in_thread"]
 
 _log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class WorktreeClaims:
+    """Who is about to work in a directory, and which worktrees are about to go.
+
+    A start is held from the check of its directory until the agent counts as started, a removal
+    from the check that no agent is there until the directory is gone. Neither waits for the other:
+    the later one is refused.
+    """
+
+    def __init__(self) -> None:
+        self._starting: list[str] = []
+        self._removing: set[str] = set()
+
+    @contextmanager
+    def start(self, directory: str) -> Generator[None]:
+        """Hold a directory for an agent that starts there. Raises AgentNotReadyError."""
+        for path in self._removing:
+            if _is_within(directory, path):
+                raise AgentNotReadyError(f"the worktree {path!r} is being removed; wait")
+        self._starting.append(directory)
+        try:
+            yield
+        finally:
+            self._starting.remove(directory)
+
+    @contextmanager
+    def remove(self, path: str) -> Generator[None]:
+        """Hold a worktree that is to go. Raises AgentNotReadyError."""
+        if path in self._removing:
+            raise AgentNotReadyError(f"the worktree {path!r} is being removed; wait")
+        if any(_is_within(directory, path) for directory in self._starting):
+            raise AgentNotReadyError(f"an agent is starting in the worktree {path!r}; close it")
+        self._removing.add(path)
+        try:
+            yield
+        finally:
+            self._removing.discard(path)
+
+
+def _is_within(directory: str, path: str) -> bool:
+    return directory == path or directory.startswith(f"{path}/")
 
 
 class WorktreeService:
@@ -72,6 +114,7 @@ class WorktreeService:
         self.records = WorktreeRecords(directory)
         self.builder = WorktreeBuilder(self.records, directory)
         self.disposal = WorktreeDisposal(self.records, directory / "scratch")
+        self.claims = WorktreeClaims()
         self.making = asyncio.Lock()
         """Held while names are chosen and files are written."""
         self.followed = 0

@@ -178,10 +178,49 @@ async def _tokens(work: PromptRun, rest: str) -> None:
     )
 
 
+_YES = PermissionOption(option_id="yes", name="Allow once", kind="allow_once")
+_NO = PermissionOption(option_id="no", name="Reject", kind="reject_once")
+
+
+async def _forge(work: PromptRun, rest: str) -> None:
+    """Frames as they are given: updates, requests for permission, writes through the client.
+
+    A JSON list of ``{"update": …}``, ``{"request": …}`` with the call, ``{"write": [PATH, TEXT]}``.
+    """
+    for step in msgspec.json.decode(rest):
+        if "update" in step:
+            params = {"sessionId": work.session.id, "update": step["update"]}
+            await work.connection.peer.notify("session/update", params)
+        elif "write" in step:
+            path, content = step["write"]
+            request = acp.WriteTextFileRequest(
+                session_id=work.session.id, path=path, content=content
+            )
+            try:
+                await work.connection.call(acp.FS_WRITE_TEXT_FILE, request)
+            except RpcError as error:
+                await work.say(f"write: {error.code}\n")
+        else:
+            asked = acp.RequestPermissionRequest(
+                session_id=work.session.id,
+                tool_call=msgspec.convert(step["request"], acp.ToolCallDetails),
+                options=(_YES, *(_more(one) for one in step.get("more", ())), _NO),
+            )
+            answer = await work.connection.call(acp.SESSION_REQUEST_PERMISSION, asked)
+            is_chosen = isinstance(answer.outcome, Selected)
+            chosen = answer.outcome.option_id if is_chosen else "cancelled"
+            await work.say(f"permission: {chosen}\n")
+
+
+def _more(kind: str) -> PermissionOption:
+    return PermissionOption(option_id=f"more-{kind}", name="More", kind=kind)
+
+
 ODDITIES: dict[str, Callable[[PromptRun, str], Awaitable[None]]] = {
     "odd-options": _odd_options,
     "no-options": _no_options,
     "forged-options": _forged_options,
+    "forge": _forge,
     "loose": _loose,
     "shell": _shell,
     "compact": _compact,

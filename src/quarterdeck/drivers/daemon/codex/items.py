@@ -23,7 +23,8 @@ __all__ = ["About", "CodexItems", "describe", "script_of"]
 About: TypeAlias = tuple[str, str, ToolKind, Any]
 """Of a tool call: its title, the tool's name, what it does, its input."""
 
-_SHELLS = re.compile(r"(?:.*/)?(?:ba|z|da|k)?sh")
+_SHELLS = re.compile(r"(?:/bin/|/usr/bin/|/usr/local/bin/|/opt/homebrew/bin/)?(?:ba|z|da)?sh")
+"""Shells of the system; a model may have named any other program as the one to run a script."""
 _ENDS: dict[str, ToolCallEnd] = {"failed": "failed", "declined": "failed"}
 _SILENT = frozenset(("userMessage", "hookPrompt", "subAgentActivity", "functionCallOutput"))
 """Items that only repeat what other items report."""
@@ -160,7 +161,7 @@ def _text_of(item: Mapping[str, Any]) -> str:
 
 
 def script_of(command: str) -> str:
-    """The script that a shell runs; a command that calls no shell is returned as it is."""
+    """The script that a shell of the system runs; any other command is returned as it is."""
     try:
         words = shlex.split(command)
     except ValueError:

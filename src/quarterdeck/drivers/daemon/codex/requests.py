@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeAlias, cast
 
+from quarterdeck.policy.foreign_calls import UNSEEN, WIDER
 from quarterdeck.wire.events import PermissionAsked, QuestionAsked
 from quarterdeck.wire.ids import ToolCallId, new_request_id, new_tool_call_id
 from quarterdeck.wire.rpc.errors import MethodNotFoundError
@@ -19,8 +20,28 @@ __all__ = ["CodexRequestHandler"]
 
 _log = logging.getLogger(__name__)
 
-_Answer: TypeAlias = Callable[[Mapping[str, Any]], Coroutine[Any, Any, Mapping[str, Any]]]
-_Key: TypeAlias = tuple[str, str, str]
+_Answer: TypeAlias = Callable[
+    [Mapping[str, Any], Mapping[str, Any]], Coroutine[Any, Any, Mapping[str, Any]]
+]
+"""Takes what is asked, and the call that it is about as codex described it."""
+_Key: TypeAlias = tuple[str, str, str, str]
+
+_QUIET = frozenset(
+    (
+        *("kind", "threadId", "turnId", "itemId", "approvalId", "startedAtMs", "environmentId"),
+        *("command", "cwd", "commandActions", "reason", "availableDecisions"),
+        # What an answer could grant for later; ours grants the call, once.
+        *("proposedExecpolicyAmendment", "proposedNetworkPolicyAmendments"),
+    )
+)
+"""Fields of a request that grant nothing beyond its call."""
+_WIDER = {
+    "additionalPermissions": "a wider sandbox",
+    "networkApprovalContext": "the network",
+    "grantRoot": "writing anything below a directory for the rest of the session",
+}
+_ABOUT = ("type", "command", "cwd", "changes")
+"""The fields of an item that say what it does."""
 
 
 class CodexRequestHandler:
@@ -36,6 +57,8 @@ class CodexRequestHandler:
         """Also what is decided, until the server confirms it."""
         self._items: dict[str, Mapping[str, Any]] = {}
         """The calls that run, as codex described them: what it asks about one says less."""
+        self._ambiguous: set[str] = set()
+        """Ids of calls that run, and under which another call began: ids are the model's."""
         self._answers: dict[str, _Answer] = {
             "item/commandExecution/requestApproval": self._command,
             "item/fileChange/requestApproval": self._change,
@@ -47,16 +70,21 @@ class CodexRequestHandler:
     def saw(self, method: str, params: Mapping[str, Any]) -> None:
         """Remember a call until it is over."""
         item = as_map(params.get("item"))
+        id_ = as_text(item.get("id"))
         if method == "item/started":
-            self._items[as_text(item.get("id"))] = item
+            before = self._items.get(id_)
+            if before is not None and any(before.get(key) != item.get(key) for key in _ABOUT):
+                self._ambiguous.add(id_)
+            self._items[id_] = item
         elif method == "item/completed":
-            self._items.pop(as_text(item.get("id")), None)
+            self._items.pop(id_, None)
         elif method == "serverRequest/resolved":
             self._withdraw(lambda key: key[0] == str(params.get("requestId")))
 
     def forget(self) -> None:
         """A turn is over, and with it its calls."""
         self._items.clear()
+        self._ambiguous.clear()
         self._deciding = {key: task for key, task in self._deciding.items() if not task.done()}
 
     async def answer(
@@ -71,10 +99,14 @@ class CodexRequestHandler:
         answer = self._answers.get(method)
         if answer is None:
             raise MethodNotFoundError(method)
-        key = (str(request), method, as_text(params.get("itemId")))
+        id_ = as_text(params.get("itemId"))
+        # An id that comes again for something else does not get the answer of before.
+        about = {key: value for key, value in params.items() if key not in ("startedAtMs",)}
+        key = (str(request), method, id_, repr(sorted(about.items())))
         deciding = self._deciding.get(key)
         if deciding is None:
-            deciding = self._deciding[key] = start_task(answer(params), name=f"codex: {method}")
+            asking = answer(params, self._items.get(id_, {}))
+            deciding = self._deciding[key] = start_task(asking, name=f"codex: {method}")
             deciding.add_done_callback(lambda task: self._done(key, task))
         # The connection that asked may end before there is an answer.
         return await asyncio.shield(deciding)
@@ -101,28 +133,34 @@ class CodexRequestHandler:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _command(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        item = self._items.get(as_text(params.get("itemId")), {})
+    async def _command(
+        self, params: Mapping[str, Any], item: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         data = {key: params[key] for key in ("command", "cwd") if params.get(key)}
         known = {**item, **data, "type": "commandExecution"}
+        more = _marks(params, is_command=True)
+        network = as_map(params.get("networkApprovalContext"))
         if not as_text(known.get("command")):
-            known["command"] = _network(params)
-        return _decision(await self._permit(params, known))
+            known["command"] = f"connect to {as_text(network.get('host')) or 'the network'}"
+        return _decision(await self._permit(params, known, more))
 
-    async def _change(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        item = self._items.get(as_text(params.get("itemId")), {})
+    async def _change(
+        self, params: Mapping[str, Any], item: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         known = {**item, "type": "fileChange"}
-        root = as_text(params.get("grantRoot"))
-        return _decision(await self._permit(params, known, (root,) if root else ()))
+        return _decision(await self._permit(params, known, _marks(params)))
 
     async def _permit(
-        self, params: Mapping[str, Any], item: Mapping[str, Any], roots: tuple[str, ...] = ()
+        self, params: Mapping[str, Any], item: Mapping[str, Any], more: Mapping[str, Any]
     ) -> PermissionVerdict:
         title, name, kind, given = describe(item)
         call = as_text(params.get("itemId"))
         changes = map(as_map, as_list(item.get("changes")))
         paths = [as_text(one.get("path")) for one in changes]
         diffs = (as_text(as_map(one).get("diff")) for one in as_list(item.get("changes")))
+        raw = {**given, **more}
+        if call in self._ambiguous:
+            raw[UNSEEN] = "; ".join(filter(None, (raw.get(UNSEEN), "two calls have this id")))
         question = PermissionAsked(
             request=new_request_id(),
             call=ToolCallId(call) if call else new_tool_call_id(),
@@ -131,28 +169,33 @@ class CodexRequestHandler:
             kind=kind,
             name=name,
             content=output_content("\n".join(filter(None, diffs))),
-            locations=tuple(ToolCallLocation(path=path) for path in (*paths, *roots) if path),
-            raw_input=given,
-            reason=as_text(params.get("reason")) or None,
+            locations=tuple(ToolCallLocation(path=path) for path in paths if path),
+            raw_input=raw,
         )
         return await self._host.permit(question)
 
-    async def _permissions(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _permissions(
+        self, params: Mapping[str, Any], _: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         """Wider permissions for the rest of the turn; nothing is granted for longer."""
-        asked = as_map(params.get("permissions"))
+        asked = {key: value for key, value in as_map(params.get("permissions")).items() if value}
         call = as_text(params.get("itemId"))
+        raw: dict[str, Any] = {"permissions": asked, WIDER: "a wider sandbox for this turn"}
+        raw |= {key: params[key] for key in ("cwd", "environmentId") if params.get(key)}
         question = PermissionAsked(
             request=new_request_id(),
             call=ToolCallId(call) if call else new_tool_call_id(),
-            title=as_text(params.get("reason")) or "Widen the sandbox",
+            title="Widen the sandbox",
             options=(),
             name="request_permissions",
-            raw_input=dict(asked),
+            raw_input={**raw, **_justification(params)},
         )
         verdict = await self._host.permit(question)
-        return {"permissions": dict(asked) if verdict.allowed else {}, "scope": "turn"}
+        return {"permissions": asked if verdict.allowed else {}, "scope": "turn"}
 
-    async def _questions(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _questions(
+        self, params: Mapping[str, Any], _: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         asked = [as_map(one) for one in as_list(params.get("questions"))]
         properties = {as_text(one.get("id")): _property(one) for one in asked}
         names = list(properties)
@@ -185,7 +228,9 @@ class CodexRequestHandler:
             }
         }
 
-    async def _elicitation(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _elicitation(
+        self, params: Mapping[str, Any], _: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         """What a tool server asks the person."""
         schema = params.get("requestedSchema")
         question = QuestionAsked(
@@ -204,9 +249,31 @@ def _decision(verdict: PermissionVerdict) -> Mapping[str, Any]:
     return {"decision": "decline"}
 
 
-def _network(params: Mapping[str, Any]) -> str:
-    context = as_map(params.get("networkApprovalContext"))
-    return f"connect to {as_text(context.get('host')) or 'the network'}"
+def _marks(params: Mapping[str, Any], *, is_command: bool = False) -> dict[str, Any]:
+    """What a request says beside its call: shown, and where it asks for more, decided.
+
+    A field that we do not know may grant anything.
+    """
+    more = _justification(params)
+    wider: list[str] = []
+    for key, value in params.items():
+        if key in _QUIET or value in (None, "", False) or value == {} or value == []:
+            continue
+        more[key] = value
+        wider.append(f"{_WIDER.get(key) or 'what is not known'} ({key})")
+    if wider:
+        more[WIDER] = ", ".join(wider)
+    environment = as_text(params.get("environmentId"))
+    if environment not in ("", "local"):
+        more[UNSEEN] = f"it runs in another environment, {environment!r}"
+    if is_command and as_text(params.get("kind")) not in ("", "command"):
+        more[UNSEEN] = "it is input for a program that runs"
+    return more
+
+
+def _justification(params: Mapping[str, Any]) -> dict[str, Any]:
+    reason = as_text(params.get("reason"))
+    return {"justification": reason} if reason else {}
 
 
 def _property(question: Mapping[str, Any]) -> dict[str, Any]:
