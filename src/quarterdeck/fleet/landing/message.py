@@ -127,13 +127,13 @@ def compose_hand_back(result: LandingResult, *, own: bool, commit: str | None = 
 def _ask_for_merge(into: str, own: bool, commit: str | None) -> str:
     if own:
         return (
-            f"In your worktree, commit what is not committed, run {_merge_line(into)}, resolve each "
-            "conflict so that both changes keep their purpose, test the result and commit it. Do "
-            f"not change the branch {into} itself. Say when it is done."
+            f"In your worktree, commit what is not committed, run {_merge_line(into)}, resolve "
+            "each conflict so that both changes keep their purpose, test the result and commit it. "
+            f"Do not change the branch {into} itself. Say when it is done."
         )
     return (
-        f"In your worktree, run {_merge_line(commit or into)}, resolve each conflict so that both changes "
-        "keep their purpose, test the result and commit it. Say when it is done."
+        f"In your worktree, run {_merge_line(commit or into)}, resolve each conflict so that both "
+        "changes keep their purpose, test the result and commit it. Say when it is done."
     )
 
 
