@@ -27,8 +27,9 @@ from quarterdeck.journal import (
     NotAJournalError,
 )
 from quarterdeck.journal.store import MIGRATIONS, VERSION, migrate
-from quarterdeck.journal.writer import acquire_lock, release_lock
+from quarterdeck.journal.writer import acquire_lock
 from quarterdeck.wire.events import UnknownEvent
+from quarterdeck.wire.filelock import release_lock
 from tests.support.journal_events import append_all
 
 GOLDEN = Path(__file__).parent / "fixtures"

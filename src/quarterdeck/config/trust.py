@@ -5,16 +5,16 @@ user has agreed to that. The list is one small file, replaced as a whole, so tha
 old one or the new one.
 """
 
-import fcntl
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from quarterdeck.wire.errors import NewerVersionError
+from quarterdeck.wire.filelock import hold_lock
 from quarterdeck.wire.values import Value
 
 from .errors import UnusableTrustError
@@ -149,17 +149,12 @@ class TrustStore:
     @contextmanager
     def _locked(self) -> Generator[None]:
         make_private(self._path.parent)
-        try:
-            descriptor = os.open(
-                self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-            )
-        except OSError as error:
-            raise self._unusable(error) from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with ExitStack() as held:
+            try:
+                held.enter_context(hold_lock(self._path.with_suffix(".lock")))
+            except OSError as error:
+                raise self._unusable(error) from error
             yield
-        finally:
-            os.close(descriptor)
 
     def _unusable(self, error: OSError) -> UnusableTrustError:
         return UnusableTrustError(f"{self._name} cannot be used: {error.strerror or error}")

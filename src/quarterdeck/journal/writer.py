@@ -10,14 +10,12 @@ The file stays: removing it would let two processes lock two different files of 
 
 import asyncio
 import errno
-import fcntl
 import logging
 import os
 import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -25,7 +23,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from quarterdeck.wire.private_files import open_private
+from quarterdeck.wire.filelock import open_lock, release_lock, try_lock
 from quarterdeck.wire.record import Record
 
 from .errors import (
@@ -53,7 +51,6 @@ __all__ = [
     "WriterContext",
     "acquire_lock",
     "lock_path",
-    "release_lock",
 ]
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
@@ -75,32 +72,24 @@ def acquire_lock(path: Path) -> int:
     """
     lock = lock_path(path)
     try:
-        handle = open_private(lock, os.O_RDWR | os.O_CREAT)
+        handle = open_lock(lock)
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise JournalReadOnlyError(path, str(error)) from error
         raise JournalUnreachableError(path, str(error)) from error
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        pid = _holder(handle)
-        os.close(handle)
-        raise JournalLockedError(path, pid) from None
+        is_locked = try_lock(handle)
     except OSError as error:
         os.close(handle)
         if error.errno in _NO_LOCKS:
             raise JournalUnlockableError(path, str(error)) from error
         raise JournalUnreachableError(path, str(error)) from error
+    if not is_locked:
+        pid = _holder(handle)
+        os.close(handle)
+        raise JournalLockedError(path, pid)
     _sign(handle)
     return handle
-
-
-def release_lock(handle: int) -> None:
-    """Let another writer in."""
-    # A child that another thread is starting has the same open file until its program runs.
-    with suppress(OSError):
-        fcntl.flock(handle, fcntl.LOCK_UN)
-    os.close(handle)
 
 
 def _sign(handle: int) -> None:

@@ -5,7 +5,6 @@ the stored form, which has a version.
 """
 
 import asyncio
-import fcntl
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from quarterdeck.wire.errors import NewerVersionError
+from quarterdeck.wire.filelock import hold_lock
 from quarterdeck.wire.private_files import close_to_others, make_private_directory, open_private
 from quarterdeck.wire.values import Value
 
@@ -240,9 +240,7 @@ def _read(path: Path) -> "tuple[Grant, ...]":
 def _change(path: Path, added: "tuple[Grant, ...]", revoked: frozenset[str]) -> "tuple[Grant, ...]":
     """Rewrite the file in one step, under a lock that other processes respect."""
     make_private_directory(path.parent)
-    lock = open_private(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with hold_lock(path.with_suffix(".lock")):
         kept = tuple(grant for grant in _read(path) if grant.id not in revoked) + added
         fresh = path.with_suffix(".new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
@@ -251,6 +249,4 @@ def _change(path: Path, added: "tuple[Grant, ...]", revoked: frozenset[str]) -> 
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)
-    finally:
-        os.close(lock)
     return kept

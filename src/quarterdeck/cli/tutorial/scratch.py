@@ -6,7 +6,6 @@ tutorial is left, only the number of the steps that are done stays.
 """
 
 import asyncio
-import fcntl
 import os
 import shlex
 import shutil
@@ -21,6 +20,7 @@ import msgspec
 
 from quarterdeck.config.places import Places, make_private
 from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.wire.filelock import open_lock, release_lock, try_lock
 
 from .steps import PROJECT_FILES, STEPS, TutorialStep
 
@@ -68,22 +68,22 @@ class ScratchSpace:
             TutorialError: one runs already.
         """
         make_private(self._directory)
-        path = self._directory / "lock"
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = open_lock(self._directory / "lock")
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_first = try_lock(handle)
         except OSError as error:
             os.close(handle)
-            raise TutorialError(
-                "the tutorial is open in another terminal; end it there first"
-            ) from error
+            raise TutorialError(f"{str(self._directory)!r} cannot be locked: {error}") from error
+        if not is_first:
+            os.close(handle)
+            raise TutorialError("the tutorial is open in another terminal; end it there first")
         try:
             yield
         finally:
             self.remove()
             if not self._progress.exists():
                 shutil.rmtree(self._directory, ignore_errors=True)
-            os.close(handle)
+            release_lock(handle)
 
     def read_done(self) -> int:
         """How many steps are done; 0 also if all are."""

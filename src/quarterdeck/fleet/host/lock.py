@@ -6,14 +6,11 @@ removing it would let two processes lock two different files of one name. In it 
 where it listens, so that a client whose environment names another runtime directory finds it.
 """
 
-import errno
-import fcntl
 import hashlib
 import os
 import stat
 import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -21,6 +18,7 @@ from msgspec import Struct
 
 from quarterdeck.config.errors import UnusablePlaceError
 from quarterdeck.config.places import Places, make_private
+from quarterdeck.wire.filelock import open_lock, release_lock, try_lock
 
 from ..errors import HostError
 
@@ -97,7 +95,6 @@ def _fits(path: Path) -> bool:
 
 
 _MOST_BYTES = 4096
-_HELD = (errno.EWOULDBLOCK, errno.EACCES)
 _TRIES = 10
 _PAUSE = 0.03
 
@@ -138,17 +135,18 @@ class HostLock:
         """
         make_private(path.parent)
         try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            handle = open_lock(path)
         except OSError as error:
             raise _unusable(path, error) from error
         try:
-            _lock(handle)
+            is_locked = _lock(handle)
         except OSError as error:
+            os.close(handle)
+            raise _unusable(path, error) from error
+        if not is_locked:
             owner = _read(handle)
             os.close(handle)
-            if error.errno in _HELD:
-                raise HostRunningError(owner.pid if owner else None) from None
-            raise _unusable(path, error) from error
+            raise HostRunningError(owner.pid if owner else None)
         lock = cls(handle)
         lock._write(b"")
         return lock
@@ -168,10 +166,7 @@ class HostLock:
         """Let another process be the host; may be called again."""
         if self._handle >= 0:
             self._write(b"")
-            # A child that another thread is starting has the same open file until its program runs.
-            with suppress(OSError):
-                fcntl.flock(self._handle, fcntl.LOCK_UN)
-            os.close(self._handle)
+            release_lock(self._handle)
             self._handle = -1
 
     def _write(self, data: bytes) -> None:
@@ -197,28 +192,23 @@ def holder(path: Path) -> tuple[bool, LockHolder | None]:
         raise _unusable(path, error) from error
     try:
         # Shared: two who look at the same time are no obstacle to each other.
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno not in _HELD:
-            raise _unusable(path, error) from error
+        if try_lock(handle, shared=True):
+            return False, None
         return True, _read(handle)
-    else:
-        return False, None
+    except OSError as error:
+        raise _unusable(path, error) from error
     finally:
         os.close(handle)
 
 
-def _lock(handle: int) -> None:
+def _lock(handle: int) -> bool:
     """Take the lock; who only looks (``holder``) has it for a moment, so try more than once."""
     for left in reversed(range(_TRIES)):
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in _HELD or not left:
-                raise
-        else:
-            return
-        time.sleep(_PAUSE)
+        if try_lock(handle):
+            return True
+        if left:
+            time.sleep(_PAUSE)
+    return False
 
 
 def _read(handle: int) -> LockHolder | None:

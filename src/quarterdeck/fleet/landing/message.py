@@ -5,6 +5,7 @@ conflicts with both sides, or the output of a check.
 """
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 
 from quarterdeck.agent.checkpoints.file_state import path_line
@@ -126,14 +127,20 @@ def compose_hand_back(result: LandingResult, *, own: bool, commit: str | None = 
 def _ask_for_merge(into: str, own: bool, commit: str | None) -> str:
     if own:
         return (
-            f"In your worktree, commit what is not committed, run `git merge {into}`, resolve each "
-            "conflict so that both changes keep their purpose, test the result and commit it. Do "
-            f"not change the branch {into} itself. Say when it is done."
+            f"In your worktree, commit what is not committed, run {_merge_line(into)}, resolve "
+            "each conflict so that both changes keep their purpose, test the result and commit it. "
+            f"Do not change the branch {into} itself. Say when it is done."
         )
     return (
-        f"In your worktree, run `git merge {commit}`, resolve each conflict so that both changes "
-        "keep their purpose, test the result and commit it. Say when it is done."
+        f"In your worktree, run {_merge_line(commit or into)}, resolve each conflict so that both "
+        "changes keep their purpose, test the result and commit it. Say when it is done."
     )
+
+
+def _merge_line(name: str) -> str:
+    """The command, as a shell takes it: a branch may have any of its signs in its name."""
+    line = f"git merge {shlex.quote(name)}"
+    return f"``{line}``" if "`" in line else f"`{line}`"
 
 
 def _ask_for_fix(own: bool, commit: str | None) -> str:
@@ -144,7 +151,7 @@ def _ask_for_fix(own: bool, commit: str | None) -> str:
             "cannot reproduce it. Say when it is done."
         )
     return (
-        f"In your worktree, run `git merge {commit}`, find the cause, fix it, run the check "
+        f"In your worktree, run {_merge_line(commit or '')}, find the cause, fix it, run the check "
         "yourself and commit. Say when it is done."
     )
 

@@ -25,6 +25,7 @@ from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import PermissionAsked
 from quarterdeck.wire.ids import SessionId, new_request_id, new_tool_call_id
 from quarterdeck.wire.permissions import PermissionOption
+from quarterdeck.wire.terminal_text import escape_to_line
 from quarterdeck.wire.worktrees import ConflictFile, LandingMethod, Worktree
 
 from ..api import AgentInfo
@@ -241,7 +242,8 @@ def describe_files(files: Sequence[ConflictFile]) -> str:
 
 def _file_words(file: ConflictFile) -> str:
     name = path_line(file.path)
-    symbols = f": {', '.join(file.symbols[:5])}" if file.symbols else ""
+    named = ", ".join(escape_to_line(one) for one in file.symbols[:5])
+    symbols = f": {named}" if file.symbols else ""
     return f"{name} ({_KINDS[file.kind]}{symbols})"
 
 

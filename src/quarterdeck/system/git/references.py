@@ -105,9 +105,12 @@ def resolve_commit(repository: GitRepository, name: str) -> str:
 
 
 def is_branch_name(repository: GitRepository, name: str) -> bool:
-    """Whether git accepts a name for a branch; an expression such as ``main~1`` is none."""
+    """Whether git accepts a name for a branch; an expression such as ``main~1`` is none.
+
+    Neither is one that git itself would take for something else: ``@``, ``refs/tags/x``.
+    """
     words = ("check-ref-format", f"{BRANCHES}{name}")
-    if name.startswith("-") or name == "HEAD":
+    if name.startswith(("-", "refs/")) or name in ("HEAD", "@"):
         return False
     return repository.ask(words, accepted=(0, 1, 128, 129)).code == 0
 
