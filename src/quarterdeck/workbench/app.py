@@ -441,11 +441,18 @@ class Workbench(App[None]):
             self.main.show_agent(session)
 
     def action_stop(self) -> None:
-        """Copy what is selected; else end the turn of the agent in view, and of no other."""
+        """Copy what is selected; else end the person's command or the turn of the agent in view,
+        and of no other.
+        """
+        from .commands.shell import find_running_command
+
         agent = self.context.agent
+        command = find_running_command(self.context, self.context.focused)
         selected = self.screen.get_selected_text() or self.main.chat.selected_text
         if selected:
             self.copy_to_clipboard(selected)
+        elif command is not None:
+            self.work(self.context.fleet.end_command(command))
         elif agent is not None and agent.state in ("running", "waiting"):
             self.queue.add(partial(self.fleet_actions.interrupt, agent))
         else:

@@ -32,6 +32,8 @@ __all__ = [
 ]
 
 _MOST_ROWS = 8
+_BURST = 0.003
+"""Seconds between two keys that no person presses."""
 
 
 class CompletionList(Picker, can_focus=False):
@@ -186,6 +188,7 @@ class ChatInput(TextArea):
         Binding("ctrl+f", "app.command('search')", "search the transcript"),
         Binding("ctrl+y", "app.command('copy')", "copy the marked block, or the last answer"),
         Binding("ctrl+e", "app.command('queue')", "edit the queued prompts"),
+        Binding("alt+g", "app.command('give')", "quote the last command that you ran with !"),
         Binding("alt+up", "app.command('earlier-prompt')", "previous prompt"),
         Binding("alt+down", "app.command('later-prompt')", "next prompt"),
         Binding("ctrl+z", "undo", "undo"),
@@ -228,6 +231,8 @@ class ChatInput(TextArea):
         self._back = 0
         """How far back in the past the text is from; 0: it is new."""
         self._own_draft = ""
+        self._last_key = 0.0
+        """When the last key came."""
 
     @property
     def draft(self) -> str:
@@ -288,10 +293,16 @@ class ChatInput(TextArea):
         They are taken here, not by bindings with priority: those run before the characters that
         were typed just before have arrived.
         """
+        before, self._last_key = self._last_key, event.time
         if self._offered(event.key):
             pass
         elif event.key == "enter":
-            self.action_submit()
+            # Together with the characters before it, as no person types: a terminal that does not
+            # mark what is pasted sends it as keys, and no command may run by that.
+            if self.text.startswith("!") and event.time - before < _BURST:
+                self.action_newline()
+            else:
+                self.action_submit()
         elif event.key in ("ctrl+j", "shift+enter", "alt+enter"):
             self.action_newline()
         elif event.character == "?" and not self.text:
