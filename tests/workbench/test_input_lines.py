@@ -23,6 +23,7 @@ from quarterdeck.workbench.commands.shell import MOST_GIVEN, quote_command
 from quarterdeck.workbench.input_lines import find_sign, parse_note, parse_shell_line
 from quarterdeck.workbench.notes import NotePlace, NoteWriteError, append_note, find_note_places
 from quarterdeck.workbench.panels.terminal.panel import TerminalPanel
+from quarterdeck.workbench.screens.key_guard import KeyGuard
 from quarterdeck.workbench.screens.note import NoteScreen
 from quarterdeck.workbench.stores.block_builder import BlockBuilder
 from quarterdeck.workbench.stores.blocks import ToolBlock
@@ -334,9 +335,11 @@ async def test_a_note_is_confirmed_with_its_line_and_file(tmp_path: Path):
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, NoteScreen))
         assert "- use tabs" in screen_text(app)
+        now = [10.0]
+        app.screen._guard = KeyGuard(lambda: now[0])
         await pilot.press("enter")  # too soon: it was meant for the input
         assert isinstance(app.screen, NoteScreen)
-        await pilot.pause(0.35)
+        now[0] += 1
         await pilot.press("enter")
         await until(pilot, lambda: any("- use tabs\nadded to" in m for m in messages(app)))
         assert (project / "AGENTS.md").read_text() == "- use tabs\n"
@@ -364,7 +367,7 @@ async def test_what_is_no_note_can_be_sent(tmp_path: Path):
         app.main.chat.set_text("#12 is broken, fix it")
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, NoteScreen))
-        await pilot.pause(0.35)
+        app.screen._guard = KeyGuard(iter([0.0, 1.0]).__next__)
         await pilot.press("end", "enter")
         await until(pilot, lambda: len(prompts(fleet)) == 1)
         assert app.main.chat.text == ""
