@@ -196,7 +196,20 @@ class Workbench(App[None]):
         self.workspace.restore_focus()
         self.run_worker(self.feed.run, name="feed")
         self.run_worker(self._attend, name="screen")
+        self.work(self._load_keys())
         self.work(self.first_run.discover())
+
+    async def _load_keys(self) -> None:
+        """Find out which keys the settings want; after the first frame, as it takes time."""
+        from .preferences.store import load_vim_choice
+
+        discovery = self.context.discovery
+        if discovery.places is not None:
+            self.preferences.vim = await asyncio.to_thread(
+                load_vim_choice, discovery.places, discovery.environment
+            )
+            for chat in self.query(ChatInput):
+                chat.on_focus()
 
     async def _attend(self) -> None:
         """Let agents that lead use this workbench."""

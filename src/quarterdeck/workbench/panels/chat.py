@@ -108,11 +108,13 @@ class ChatPanel(TranscriptPanel):
         with Horizontal(classes="chat-row"):
             yield Label("❯", classes="chat-sign")
             yield ChatInput(self._past, CompletionSource(self.context, self), id="chat")
+            yield Label("", classes="chat-mode")
 
     def on_mount(self) -> None:
         """Begin with what was typed before."""
         self.chat = self.query_one(ChatInput)
         self.query_one(".chat-hint", Label).display = False
+        self.query_one(".chat-mode", Label).display = False
         self._queue = self.query_one(QueueBar)
         self.requests = self.query_one(RequestSlot)
         self._draft = ""
@@ -215,6 +217,13 @@ class ChatPanel(TranscriptPanel):
         self._show_sign()
         if self.keep_draft():
             self.post_message(self.Drafted())
+
+    @on(ChatInput.ModeChanged)
+    def _mode_changed(self, event: ChatInput.ModeChanged) -> None:
+        event.stop()
+        mode = self.query_one(".chat-mode", Label)
+        mode.display = event.mode is not None
+        mode.update(event.mode or "")
 
     def _show_sign(self) -> None:
         """Say what enter does with a line that begins with ``!`` or ``#``."""

@@ -15,6 +15,7 @@ from ..completion import CompletionChoice, CompletionWord, find_completion_word
 from ..mentions import format_mention, parse_image_path
 from ..sanitize import sanitize_text
 from .completion_list import CompletionList
+from .vim_keys import VimInput, VimMode, uses_vim
 
 if TYPE_CHECKING:
     from textual.worker import Worker
@@ -140,6 +141,12 @@ class ChatInput(TextArea):
         steers: bool = False
         """It is for the turn that runs, not for the queue."""
 
+    @dataclass
+    class ModeChanged(Message):
+        """Keys of vim are in another mode; None: they are not wanted."""
+
+        mode: VimMode | None
+
     class HelpWanted(Message):
         """A question mark in an empty input."""
 
@@ -170,6 +177,9 @@ class ChatInput(TextArea):
         self._own_draft = ""
         self._last_key = 0.0
         """When the last key came."""
+        self._vim = VimInput(self, self.action_older, self.action_newer)
+        self.mode: VimMode | None = None
+        """The mode of the keys of vim that is shown."""
 
     @property
     def draft(self) -> str:
@@ -200,6 +210,8 @@ class ChatInput(TextArea):
         """Send what is there, unless it is nothing."""
         if self.text.strip():
             self._back = 0
+            self._vim.begin_insert()
+            self._show_mode()
             self.post_message(self.Submitted(self.full_text, steers))
 
     def action_steer(self) -> None:
@@ -231,7 +243,7 @@ class ChatInput(TextArea):
         were typed just before have arrived.
         """
         before, self._last_key = self._last_key, event.time
-        if self._offered(event.key):
+        if self._offered(event.key) or self._take_vim_key(event):
             pass
         elif event.key == "enter":
             # Together with the characters before it, as no person types: a terminal that does not
@@ -248,6 +260,24 @@ class ChatInput(TextArea):
             return
         event.prevent_default()
         event.stop()
+
+    def _take_vim_key(self, event: events.Key) -> bool:
+        if (event.character == "?" and not self.text) or not uses_vim(self):
+            return False
+        if not self._vim.take(event.key, event.character):
+            return False
+        self._show_mode()
+        return True
+
+    def _show_mode(self) -> None:
+        mode = self._vim.mode if uses_vim(self) else None
+        if mode != self.mode:
+            self.mode = mode
+            self.post_message(self.ModeChanged(mode))
+
+    def on_focus(self) -> None:
+        """Show the mode, where there are modes."""
+        self._show_mode()
 
     def on_paste(self, event: events.Paste) -> None:
         """A clipboard may hold what would act on the terminal when it is drawn, or far too much."""
