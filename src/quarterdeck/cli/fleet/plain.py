@@ -46,11 +46,11 @@ _HELP = """\
 /say TEXT           send a prompt to the followed agent while its request is open
 /deny TEXT          deny its request with a reason
 /interrupt          end its turn
-/quit               leave; agents keep running
+/quit               quit; agents keep running
 !COMMAND            run a command of yours in its directory
 Other lines go to the followed agent: as an answer while a request is open (y allow once, s allow in
 this session, p allow in this project, n deny, or a number), else as a prompt. Ctrl-C interrupts it,
-twice leaves."""
+twice quits."""
 
 
 class PlainPrinter(TranscriptPrinter):
@@ -196,7 +196,7 @@ class PlainConsole:
         if is_again or self._session is None:
             self._leave.set()
             return
-        self._printer.line("= interrupted; Ctrl-C again leaves, agents keep running")
+        self._printer.line("= interrupted; Ctrl-C again quits, agents keep running")
         try:
             await self._fleet.interrupt(self._session)
         except QuarterdeckError as error:

@@ -1,4 +1,4 @@
-"""Commands that the person ran with ``!``: end one, give one to the agent."""
+"""Commands that the person ran with ``!``: give one to the agent."""
 
 import re
 from typing import TYPE_CHECKING
@@ -7,24 +7,12 @@ from ..stores.blocks import ToolBlock
 from ..stores.search import read_whole_text
 
 if TYPE_CHECKING:
-    from quarterdeck.wire.ids import SessionId
-
     from ..app import Workbench
-    from ..context import WorkbenchContext
 
-__all__ = ["MOST_GIVEN", "find_running_command", "give_command", "quote_command"]
+__all__ = ["MOST_GIVEN", "give_command", "quote_command"]
 
 MOST_GIVEN = 20_000
 """Characters of an output that an agent is given: its beginning and its end."""
-
-
-def find_running_command(context: "WorkbenchContext", session: "SessionId | None") -> str | None:
-    """The id of the command that the person runs at an agent, the latest; None: none runs."""
-    if session is None:
-        return None
-    commands = context.pages.store(session).persons_commands()
-    running = (block for block in commands if block.status == "in_progress")
-    return next((block.terminals[0] for block in running), None)
 
 
 async def give_command(app: "Workbench", _: str) -> None:

@@ -53,6 +53,8 @@ class LineCanvas(ScrollView):
         """The line at a place of the whole, and whether it is marked."""
         raise NotImplementedError
 
+    HAS_KEYS: ClassVar[bool] = False
+    """Spans with the role ``key`` name keys or commands, and a click on one does the same."""
     VIM_KEYS: ClassVar[frozenset[str]] = frozenset()
     """Keys of vim that count here whatever else they are bound to."""
 
