@@ -38,6 +38,7 @@ from quarterdeck.fleet.errors import (
     NoSuchFleetTerminalError,
     NoSuchRequestError,
 )
+from quarterdeck.fleet.person_commands import PersonCommands
 from quarterdeck.fleet.radar.api import ConflictReport
 from quarterdeck.fleet.terminals import HostTerminals, TerminalHandle
 from quarterdeck.journal.search import SearchHit
@@ -123,15 +124,23 @@ class FakeFleet(MemoryReviews, MemoryLandings):
         self.paste_terminal = self._terminals.paste
         self.resize_terminal = self._terminals.resize
         self.close_terminal = self._terminals.close
+        self._commands = PersonCommands({}, self._find_directory, self.append)
+        self.run_command = self._commands.run
+        self.end_command = self._commands.end
         self.conflict_report = ConflictReport()
         self.asked_conflicts: list[str | None] = []
         self.clock: WallClock = read_wall_clock
         """Microseconds since the epoch; a test that looks at times has one of its own."""
 
     async def stop(self) -> None:
+        await self._commands.stop()
         await self._terminals.stop()
         for terminal in self.shown.values():
             await terminal.close()
+
+    async def _find_directory(self, agent: str) -> tuple[SessionId, str]:
+        session = self.find(agent)
+        return session, self.infos[session].cwd
 
     async def terminals(self) -> list[TerminalInfo]:
         return self._terminals.all()

@@ -61,7 +61,7 @@ from quarterdeck.workbench.screens.queue import QueueScreen
 from quarterdeck.workbench.screens.spawn import SpawnDirectory, SpawnScreen
 from quarterdeck.workbench.screens.trust import ApproveScreen, TrustScreen
 from quarterdeck.workbench.stores.discovery import DiscoveredAgent, MachineDiscovery
-from quarterdeck.workbench.widgets.chat_input import CompletionList
+from quarterdeck.workbench.widgets.completion_list import CompletionList
 from tests.support.hostile_text import hostile_strings
 from tests.support.memory_fleet import FakeFleet
 from tests.support.screen_strips import render_screen

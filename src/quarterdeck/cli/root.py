@@ -145,11 +145,22 @@ COMMANDS = {
 )
 @click.version_option(__version__, "-V", "--version", message="quarterdeck %(version)s")
 @click.option("--debug", is_flag=True, help="Show tracebacks (also: QUARTERDECK_DEBUG=1).")
+@click.option(
+    "--plain",
+    is_flag=True,
+    help="Write lines instead of a screen: for screen readers, pipes and simple terminals.",
+)
 @click.pass_context
-def root(context: click.Context, debug: bool) -> None:
+def root(context: click.Context, debug: bool, plain: bool) -> None:
     """Command many coding agents, of any vendor, from one place."""
     del debug  # ``run`` looks for it itself, because it must know when parsing fails.
-    if context.invoked_subcommand is None:
+    if plain:
+        if context.invoked_subcommand is not None:
+            raise click.UsageError("--plain stands alone; commands write plain lines anyway")
+        from .fleet.plain import run_plain
+
+        run_plain()
+    elif context.invoked_subcommand is None:
         from .welcome import welcome
 
         welcome()

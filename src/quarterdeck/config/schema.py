@@ -38,6 +38,7 @@ __all__ = [
     "Settings",
     "ToolSettings",
     "VendorSettings",
+    "WorkbenchSettings",
     "WorktreeSettings",
 ]
 
@@ -472,6 +473,14 @@ class WorktreeSettings(Value, frozen=True, kw_only=True):
     those that were copied into it and changed."""
 
 
+class WorkbenchSettings(Value, frozen=True, kw_only=True):
+    """The terminal interface."""
+
+    keys: Literal["default", "vim"] = "default"
+    """The keys of the input and of lists. ``vim``: the input has a normal and an insert mode. Read
+    from your own settings at the start of the workbench."""
+
+
 class Settings(Value, frozen=True, kw_only=True):
     """All settings, complete and checked."""
 
@@ -515,3 +524,5 @@ class Settings(Value, frozen=True, kw_only=True):
     """How you are notified that an agent needs you, is done or failed."""
     worktrees: WorktreeSettings = WorktreeSettings()
     """Git worktrees of agents."""
+    workbench: WorkbenchSettings = WorkbenchSettings()
+    """The terminal interface."""

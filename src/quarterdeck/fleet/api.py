@@ -156,6 +156,25 @@ class FleetTerminals(Protocol):
         """
         ...
 
+    @fleet_method(changes=True)
+    async def run_command(self, agent: str, command: str) -> str:
+        """Run a line of the person's shell in an agent's directory; returns its id once it runs.
+
+        What it prints and how it ends are records of the agent. Input is empty.
+
+        Raises:
+            NoSuchAgentError: there is no such agent.
+            InvalidOptionsError: it is not one line, or the directory is gone.
+            FleetLimitError: too many run already.
+            AgentNotReadyError: the fleet is being stopped.
+        """
+        ...
+
+    @fleet_method(changes=True)
+    async def end_command(self, command: str) -> bool:
+        """End such a command, by its id, with all that it started; False: it has ended already."""
+        ...
+
 
 WaitFor: TypeAlias = Literal["any", "all"]
 WorkbenchHandler: TypeAlias = Callable[[str, dict[str, Any], str], Awaitable[Any]]

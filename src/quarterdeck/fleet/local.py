@@ -34,6 +34,7 @@ from .mcp.transcript import last_words
 from .names import looks_like_id
 from .permissions.grants import FleetGrants, GrantsProjection
 from .permissions.session_gate import open_grants
+from .person_commands import PersonCommands, RunningCommandsProjection, close_commands
 from .projections import InboxProjection, RosterProjection, load_started
 from .prompt_queue import PromptQueues
 from .radar.noted_conflicts import NotedConflictsProjection
@@ -131,6 +132,9 @@ class LocalFleet:
         self._terminals = HostTerminals(
             starting.environment, LiveAgentTerminals(current, self._supervisor)
         )
+        self._commands = PersonCommands(
+            starting.environment, self._find_directory, self._notes.keep
+        )
         snapshots = self.worktree_service.snapshots
         self._radar = ConflictRadar(
             journal, current, self._notes, snapshots, self._tools.tell_conflict
@@ -206,6 +210,8 @@ class LocalFleet:
         self.paste_terminal = self._terminals.paste
         self.resize_terminal = self._terminals.resize
         self.close_terminal = self._terminals.close
+        self.run_command = self._commands.run
+        self.end_command = self._commands.end
 
     def _expose_worktrees(self) -> None:
         service = self._management = WorktreeManagement(self.worktree_service)
@@ -290,12 +296,13 @@ class LocalFleet:
         keeping: dict[str, Any] = {"clock": clock} if clock is not None else {}
         projections = (
             *(RosterProjection(), InboxProjection(), GrantsProjection()),
-            NotedConflictsProjection(),
+            *(NotedConflictsProjection(), RunningCommandsProjection()),
         )
         grants = await open_grants(places)
         path = log or places.journal_file
         async with Journal.open(path, projections=projections, **keeping) as journal:
             recovered = await recover_agents(journal)
+            await close_commands(journal)
             current = LiveIndex(journal)
             await current.load()
             starting = SessionFactory(places, environment, journal, grants)
@@ -324,12 +331,17 @@ class LocalFleet:
                 # Also when it is cancelled while stopping: no process of an agent may be left.
                 await run_to_end(self._stop(), name="fleet: stop")
 
+    async def _find_directory(self, agent: str) -> tuple[SessionId, str]:
+        entry = await self._current.find(agent)
+        return entry.session, entry.spawn.options.cwd
+
     def _find_gate(self, session: SessionId) -> Gate | None:
         """The gate of a live agent; the tools of agents are made before there is a supervisor."""
         return self._supervisor.gate(session)
 
     async def _stop(self) -> None:
         closing = start_task(self._terminals.stop(), name="fleet: stop terminals")
+        await self._commands.stop()
         await self._landing.close()
         try:
             await self._supervisor.stop(_STOPPED)
@@ -354,7 +366,8 @@ class LocalFleet:
 
     async def status(self) -> FleetStatus:
         """The fleet as a whole."""
-        return replace(await self._reader.status(), terminals=self._terminals.running)
+        running = self._terminals.running + self._commands.running
+        return replace(await self._reader.status(), terminals=running)
 
     async def import_session(
         self,

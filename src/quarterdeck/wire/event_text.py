@@ -22,6 +22,7 @@ from .events import (
     Checkpointed,
     ChildEnded,
     CommandRan,
+    CommandStarted,
     CompactionChanged,
     ConflictChanged,
     Event,
@@ -141,6 +142,8 @@ def describe_event(event: Event, find_name: NameFinder = _no_name) -> EventText 
             return _turn(event)
         case ToolCallStarted(title=title, name=name, kind=kind):
             return EventText("info", f"{name or (kind if kind != 'other' else 'tool')}: {title}")
+        case CommandStarted(command=command):
+            return EventText("info", f"you ran: {command}")
         case ToolCallEnded(status=status, reason=reason):
             severity: Severity = "info" if status == "completed" else "warning"
             return EventText(severity, f"call {status}{_because(reason or None)}")

@@ -77,6 +77,7 @@ __all__ = [
     "ChildRef",
     "ChildStarted",
     "CommandRan",
+    "CommandStarted",
     "CommandsChanged",
     "CompactionChanged",
     "CompactionChunk",
@@ -293,8 +294,22 @@ class ToolCallEnded(Value, frozen=True, kw_only=True, tag_field="type", tag="too
     """What the model was sent. Native agent only."""
 
 
+class CommandStarted(Value, frozen=True, kw_only=True, tag_field="type", tag="command_started"):
+    """A person runs a command in the session's directory; at any time, before its output.
+
+    Its ``TerminalOutput`` follows, then one ``TerminalExited``. The agent has no part in it.
+    """
+
+    terminal: TerminalId
+    command: str
+    """A line of the person's shell."""
+    cwd: str
+
+
 class TerminalOutput(Value, frozen=True, kw_only=True, tag_field="type", tag="terminal_output"):
-    """Output of a terminal as it comes, after a tool call showed the terminal."""
+    """Output of a terminal as it comes, after a tool call showed the terminal, or of a command
+    that a person runs.
+    """
 
     terminal: TerminalId
     data: str
@@ -469,6 +484,7 @@ Event: TypeAlias = (
     | ToolCallStarted
     | ToolCallUpdated
     | ToolCallEnded
+    | CommandStarted
     | TerminalOutput
     | TerminalExited
     | PlanChanged

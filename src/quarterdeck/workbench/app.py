@@ -196,6 +196,7 @@ class Workbench(App[None]):
         self.workspace.restore_focus()
         self.run_worker(self.feed.run, name="feed")
         self.run_worker(self._attend, name="screen")
+        self.work(self.keyboard.load_choice(self.context.discovery))
         self.work(self.first_run.discover())
 
     async def _attend(self) -> None:
@@ -335,10 +336,6 @@ class Workbench(App[None]):
     def _typed(self) -> None:
         self._draft_saver.save_soon()
 
-    @on(ChatInput.HelpWanted)
-    def _help_wanted(self) -> None:
-        self.action_help()
-
     @on(ChatPanel.PromptSubmitted)
     def _prompt_submitted(self, event: ChatPanel.PromptSubmitted) -> None:
         self.prompts.submit(event.panel, event.text, steers=event.steers)
@@ -423,6 +420,7 @@ class Workbench(App[None]):
         """Run a command by its name; keys are bound to this."""
         self.commands.run_named(name, words)
 
+    @on(ChatInput.HelpWanted)
     def action_help(self) -> None:
         """Show every key and command."""
         from .screens.help import HelpScreen, collect_key_help
@@ -441,11 +439,13 @@ class Workbench(App[None]):
             self.main.show_agent(session)
 
     def action_stop(self) -> None:
-        """Copy what is selected; else end the turn of the agent in view, and of no other."""
+        """Copy what is selected; else end the person's command or the turn of the agent in view."""
         agent = self.context.agent
         selected = self.screen.get_selected_text() or self.main.chat.selected_text
         if selected:
             self.copy_to_clipboard(selected)
+        elif (command := self.context.find_running_command()) is not None:
+            self.work(self.context.fleet.end_command(command))
         elif agent is not None and agent.state in ("running", "waiting"):
             self.queue.add(partial(self.fleet_actions.interrupt, agent))
         else:

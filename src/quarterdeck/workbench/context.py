@@ -225,6 +225,14 @@ class WorkbenchContext:
         found = [a for a in self.roster.everyone if agent in (a.session, a.name)]
         return max(found, key=lambda one: one.spawned).session if found else None
 
+    def find_running_command(self) -> str | None:
+        """The id of the command that the person runs at the agent in view; None: none runs."""
+        if self.focused is None:
+            return None
+        commands = self.pages.store(self.focused).persons_commands()
+        running = (block for block in commands if block.status == "in_progress")
+        return next((block.terminals[0] for block in running), None)
+
     def changed(self) -> None:
         """Something was found out that hints tell: everybody looks again."""
         self._notify_watchers()

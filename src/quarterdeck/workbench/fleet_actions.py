@@ -51,7 +51,8 @@ class FleetActions:
         changed: called after each deed; the agents may be others now.
         """
         self._app_context = context
-        self._show_message = show_message
+        self.show_message = show_message
+        """Shows what happened."""
         self._changed = changed
 
     async def send(self, agent: "AgentInfo", text: str, *, steers: bool = False) -> bool:
@@ -66,14 +67,14 @@ class FleetActions:
             build_prompt, text, agent.cwd, takes_images=takes_images
         )
         for notice in notices:
-            self._show_message(notice, False)
+            self.show_message(notice, False)
         fleet = self._app_context.fleet
         send = fleet.steer if steers else fleet.send
         done = await self._try(send(agent.session, content))
         if steers and done is not None and not done.steered:
-            self._show_message(f"{agent.name} has no running turn; sent as a prompt", False)
+            self.show_message(f"{agent.name} has no running turn; sent as a prompt", False)
         if done is None and not agent.is_live and agent.can_resume:
-            self._show_message(f"{agent.name} is not running; /resume restarts it", True)
+            self.show_message(f"{agent.name} is not running; /resume restarts it", True)
         return done is not None
 
     async def do(self, command: "WorkbenchCommand", agent: "AgentInfo", words: str) -> None:
@@ -81,7 +82,7 @@ class FleetActions:
         assert command.agent_action is not None
         text = await self._try(command.agent_action(self._app_context.fleet, agent, words))
         if text is not None:
-            self._show_message(text, False)
+            self.show_message(text, False)
 
     async def spawn(self, options: "SpawnOptions") -> "SessionId":
         """Start an agent. Raises QuarterdeckError, ValueError if it is refused."""
@@ -105,7 +106,7 @@ class FleetActions:
         """Record a rule that allows calls like one of an agent; False if it cannot be."""
         places = self._app_context.discovery.places
         if places is None or agent is None:
-            self._show_message("rules cannot be recorded here", True)
+            self.show_message("rules cannot be recorded here", True)
             return False
         return await self._try(record_rule(places, text, scope, agent.cwd)) is not None
 
@@ -119,14 +120,14 @@ class FleetActions:
 
     def _answered(self, counted: bool | None) -> bool:
         if counted is False:
-            self._show_message("this request was already answered", False)
+            self.show_message("this request was already answered", False)
         return counted is not None
 
     async def _try(self, call: Awaitable[Any]) -> Any:
         try:
             return await call
         except (QuarterdeckError, ValueError) as error:
-            self._show_message(str(error), True)
+            self.show_message(str(error), True)
             return None
         finally:
             self._changed()

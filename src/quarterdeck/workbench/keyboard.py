@@ -2,6 +2,7 @@
 bound by the person.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from .preferences.keymap import KeyBinding
     from .preferences.store import Preferences
+    from .stores.discovery import DiscoveryStore
     from .widgets.terminal import TerminalView
 
 __all__ = ["MAIN_SCREEN_ACTIONS", "WORKBENCH_BINDINGS", "KeyDispatcher"]
@@ -79,12 +81,34 @@ class KeyDispatcher:
         """Handle an event before the focused widget gets it; False: Textual handles it."""
         if self.on_use is not None and isinstance(event, _USES):
             self.on_use()
+        if isinstance(event, events.Click):
+            self.click(event)
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             return False
         if self.is_typed_through:
             self._type_through(event)
             return True
         return isinstance(event, events.Key) and self._run_bound_key(event)
+
+    async def load_choice(self, discovery: "DiscoveryStore") -> None:
+        """Find out which keys the settings want; after the first frame, as it takes time."""
+        from .preferences.store import load_vim_choice
+        from .widgets.chat_input import ChatInput
+
+        if discovery.places is not None:
+            self._preferences.vim = await asyncio.to_thread(
+                load_vim_choice, discovery.places, discovery.environment
+            )
+            for chat in self._app.query(ChatInput):
+                chat.on_focus()
+
+    def click(self, event: events.Click) -> None:
+        """Press the key, or run the command, that was clicked where it is written."""
+        from .mouse import press_clicked_key
+
+        command = press_clicked_key(self._app, event)
+        if command is not None:
+            self._run_command(command, "")
 
     @property
     def is_typed_through(self) -> bool:

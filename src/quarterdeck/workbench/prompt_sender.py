@@ -5,9 +5,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from quarterdeck.wire.errors import QuarterdeckError
+
 from .commands.registry import find_command
 from .drafts import NEW
 from .fleet_actions import list_usable_agents
+from .input_lines import LineSign, find_sign
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -21,6 +24,11 @@ if TYPE_CHECKING:
     from .panels.chat import ChatPanel
 
 __all__ = ["PromptSender"]
+
+_EXAMPLES: dict[LineSign, str] = {
+    "!": "! and a command runs it, such as !git status",
+    "#": "# and a note keeps it for agents, such as #tests need make up first",
+}
 
 
 class PromptSender:
@@ -55,14 +63,77 @@ class PromptSender:
     def submit(self, panel: "ChatPanel", text: str, *, steers: bool = False) -> None:
         """Do what was written in a chat; ``steers``: a message is for the running turn."""
         found = find_command(text)
+        line = self._find_shown_sign(panel, text)
         if found is not None:
-            panel.chat.set_text("")
-            panel.keep_draft()
+            self._clear(panel)
             self._run_command(*found)
+        elif line is not None:
+            self._clear(panel)
+            self._queue.add(partial(self._take_line, panel, line, text.strip()))
         elif self._app_context.roster.find(panel.session) is None:
             self._queue.add(partial(self.spawn, panel))
         else:
             self._send(panel, text, steers=steers)
+
+    @staticmethod
+    def _find_shown_sign(panel: "ChatPanel", text: str) -> LineSign | None:
+        """The sign of a line that the person sees in full: a folded paste is never run."""
+        return find_sign(text) if panel.chat.text.strip() == text.strip() else None
+
+    @staticmethod
+    def _clear(panel: "ChatPanel") -> None:
+        panel.chat.set_text("")
+        panel.keep_draft()
+
+    async def _take_line(self, panel: "ChatPanel", sign: LineSign, text: str) -> None:
+        """Run a command of the person, or keep a note; what is refused returns to the input."""
+        words = text[1:].strip()
+        try:
+            if not words:
+                self._actions.show_message(_EXAMPLES[sign], False)
+            elif sign == "!":
+                await self._run_line(panel, words)
+                return
+            elif await self._keep_note(panel, words):
+                return
+        except QuarterdeckError as error:
+            self._actions.show_message(str(error), True)
+        if panel.is_attached and not panel.chat.text:
+            panel.chat.set_text(text)
+
+    async def _run_line(self, panel: "ChatPanel", line: str) -> None:
+        agent = self._app_context.roster.find(panel.session)
+        if agent is not None:
+            panel.transcript.action_follow()
+            await self._app_context.fleet.run_command(agent.session, line)
+        elif (terminal := find_command(f"/terminal {line}")) is not None:
+            self._run_command(*terminal)
+
+    async def _keep_note(self, panel: "ChatPanel", words: str) -> bool:
+        """Ask where a note is to be kept and keep it; False: it was not."""
+        from .notes import append_note, find_note_places
+        from .screens.note import SEND_AS_PROMPT, NoteScreen
+
+        context = self._app_context
+        discovery, agent = context.discovery, context.roster.find(panel.session)
+        if discovery.places is None:
+            return False
+        directory = agent.cwd if agent is not None else context.cwd
+        places = await asyncio.to_thread(
+            find_note_places, discovery.places, discovery.environment, directory
+        )
+        home = discovery.environment.get("HOME", "")
+        chosen = await self._app.push_screen_wait(NoteScreen(words, places, home))
+        if chosen == SEND_AS_PROMPT:
+            panel.chat.set_text(f"#{words}")
+            self._send(panel, f"#{words}", steers=False)
+            return agent is not None
+        place = next((one for one in places if one.scope == chosen), None)
+        if place is None:
+            return False
+        line = await asyncio.to_thread(append_note, place, words)
+        self._actions.show_message(f"{line}\nadded to {place.path}; agents read it when they start")
+        return True
 
     def _send(self, panel: "ChatPanel", text: str, *, steers: bool) -> None:
         context = self._app_context

@@ -136,6 +136,8 @@ CALLS: tuple[Callable[[HostClient], Awaitable[object]], ...] = (
     lambda c: c.restore_worktree("docs"),
     lambda c: c.recreate_worktree("ann"),
     lambda c: c.prune_worktrees(dry_run=True),
+    lambda c: c.run_command("ann", "git status"),
+    lambda c: c.end_command("term-1"),
 )
 
 

@@ -35,7 +35,14 @@ if TYPE_CHECKING:
     from quarterdeck.fleet.client import HostClient
     from quarterdeck.wire.record import Record
 
-__all__ = ["AgentConsole", "LineInput", "attach", "follow_agent", "run_agent_console"]
+__all__ = [
+    "AgentConsole",
+    "LineInput",
+    "attach",
+    "follow_agent",
+    "handle_interrupts",
+    "run_agent_console",
+]
 
 _CHUNK = 65_536
 
@@ -105,7 +112,7 @@ class LineInput:
 
 
 _HELP = (
-    "Type a line to send it. Answer an open request with its number, or allow, deny, always.\n"
+    "Type a line to send it. Answer an open request with its number, or y, s, p, n, always.\n"
     "/deny TEXT denies with a reason, /say TEXT sends a line while a request is open,\n/interrupt "
     "ends the turn, /detach detaches. Ctrl-C interrupts; twice detaches."
 )
@@ -298,14 +305,15 @@ async def run_agent_console(
         attached.leave()
 
     with keyboard.listening():
-        async with _on_interrupt(attached.interrupt):
+        async with handle_interrupts(attached.interrupt):
             await race_tasks(attached.left(), follow(), read())
 
 
 @asynccontextmanager
-async def _on_interrupt(
+async def handle_interrupts(
     act: Callable[[float], Coroutine[Any, Any, None]],
 ) -> AsyncGenerator[None]:
+    """Call a function at each Ctrl-C, with the time in seconds, until the end of the block."""
     loop = asyncio.get_running_loop()
     acting = BackgroundTasks()
 

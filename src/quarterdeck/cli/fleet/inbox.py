@@ -49,6 +49,8 @@ _WORDS = {
     "no": ("reject_once", "reject_always"),
     "n": ("reject_once", "reject_always"),
 }
+_SCOPES = {"s": "s", "session": "s", "p": "p", "project": "p"}
+"""Scopes of an allowance, by the keys of the workbench."""
 _SHOWN = 60
 """Lines of what an agent shows with a request."""
 _DECLINE = frozenset({"deny", "no", "n", "decline"})
@@ -67,7 +69,8 @@ def describe_item(item: "InboxItem") -> Iterator[str]:
 
 
 def choose_option(options: "Sequence[PermissionOption]", word: str) -> str:
-    """The id of the option that a word means: allow, deny, always, a number, an id, a kind.
+    """The id of the option that a word means: allow, deny, always, a number, an id, a kind; ``s``
+    and ``p`` are the keys of the workbench for this session and this project.
 
     Raises:
         UnclearAnswerError: it means none of them.
@@ -78,6 +81,11 @@ def choose_option(options: "Sequence[PermissionOption]", word: str) -> str:
         if word == option.option_id:
             return option.option_id
 
+    if word.lower() in _SCOPES:
+        from quarterdeck.workbench.screens.permission_model import merge_options
+
+        if (found := merge_options(options).option(_SCOPES[word.lower()])) is not None:
+            return found
     for kind in (word, *_WORDS.get(word.lower(), ())):
         if (found := option_of_kind(options, kind)) is not None:
             return found

@@ -227,7 +227,7 @@ async def _watch_lock(lock: HostLock, path: Path, stopping: _Stopping) -> None:
 
 
 async def _has_terminals(fleet: Fleet) -> bool:
-    return any(one.ended is None for one in await fleet.terminals())
+    return bool((await fleet.status()).terminals)
 
 
 async def _has_agents(fleet: Fleet) -> bool:

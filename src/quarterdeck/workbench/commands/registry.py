@@ -77,6 +77,11 @@ CHAT_COMMANDS = (
         target="commands.chat:open_whole_block",
     ),
     WorkbenchCommand(
+        name="give",
+        help="quote the last command that you ran with ! in the input, for the agent",
+        target="commands.shell:give_command",
+    ),
+    WorkbenchCommand(
         name="earlier-prompt",
         help="go to the previous prompt",
         target="commands.chat:go_to_earlier_prompt",

@@ -11,6 +11,8 @@ from textual.widgets import Label
 
 from ..completion import CompletionSource
 from ..drafts import NEW
+from ..input_lines import describe_sign, find_sign
+from ..sanitize import sanitize_line
 from ..stores.inbox import draft_key
 from ..widgets.bars import AgentBar, QueueBar, TroubleBar
 from ..widgets.chat_input import ChatInput
@@ -102,13 +104,17 @@ class ChatPanel(TranscriptPanel):
         yield TroubleBar(self.context, lambda: self.session)
         yield QueueBar(classes="queue")
         yield RequestSlot(self._make_card)
+        yield Label("", classes="chat-hint", markup=False)
         with Horizontal(classes="chat-row"):
             yield Label("❯", classes="chat-sign")
             yield ChatInput(self._past, CompletionSource(self.context, self), id="chat")
+            yield Label("", classes="chat-mode")
 
     def on_mount(self) -> None:
         """Begin with what was typed before."""
         self.chat = self.query_one(ChatInput)
+        self.query_one(".chat-hint", Label).display = False
+        self.query_one(".chat-mode", Label).display = False
         self._queue = self.query_one(QueueBar)
         self.requests = self.query_one(RequestSlot)
         self._draft = ""
@@ -208,8 +214,29 @@ class ChatPanel(TranscriptPanel):
     @on(ChatInput.Changed, "#chat")
     def _typed(self, event: ChatInput.Changed) -> None:
         event.stop()
+        self._show_sign()
         if self.keep_draft():
             self.post_message(self.Drafted())
+
+    @on(ChatInput.ModeChanged)
+    def _mode_changed(self, event: ChatInput.ModeChanged) -> None:
+        event.stop()
+        mode = self.query_one(".chat-mode", Label)
+        mode.display = event.mode is not None
+        mode.update(event.mode or "")
+
+    def _show_sign(self) -> None:
+        """Say what enter does with a line that begins with ``!`` or ``#``."""
+        sign = find_sign(self.chat.text)
+        hint = self.query_one(".chat-hint", Label)
+        hint.display = sign is not None
+        if sign is not None:
+            agent = self.context.roster.find(self.session)
+            where = agent.cwd if agent is not None else self.context.cwd
+            home = self.context.discovery.environment.get("HOME", "")
+            where = f"~{where[len(home) :]}" if home and where.startswith(f"{home}/") else where
+            words = describe_sign(sign, sanitize_line(where, 60), has_agent=agent is not None)
+            hint.update(words)
 
     @on(ChatInput.Submitted)
     def _submitted(self, event: ChatInput.Submitted) -> None:

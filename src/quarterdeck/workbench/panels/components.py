@@ -313,6 +313,8 @@ class MissingPanel(Panel):
 class KeyHints(LineCanvas, can_focus=False):
     """One line of keys and what they do; those that do not fit are left out."""
 
+    HAS_KEYS = True
+
     def __init__(self) -> None:
         super().__init__(classes="panel-foot")
         self._hints: Sequence[tuple[str, str]] = ()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..custom_widgets.library import WidgetLibrary
 
-__all__ = ["Preferences", "SavedPreferences", "load_preferences"]
+__all__ = ["Preferences", "SavedPreferences", "load_preferences", "load_vim_choice"]
 
 _MOST_WORKSPACES = 500
 
@@ -48,6 +48,8 @@ class Preferences:
     """The project's folder of settings, if the person trusts it."""
     choices: SavedPreferences = field(default_factory=SavedPreferences)
     keymap: Keymap = field(default_factory=Keymap)
+    vim: bool = False
+    """Keys of vim in inputs and lists; known soon after the start."""
     has_colours: bool = True
     """The person's terminal is to show colours."""
     theme: FoundTheme | None = None
@@ -108,6 +110,15 @@ class Preferences:
         if self.places is not None:
             text = msgspec.json.format(msgspec.json.encode(self.choices)).decode()
             write_private(_choices_file(self.places), text + "\n")
+
+
+def load_vim_choice(places: "Places", environ: Mapping[str, str]) -> bool:
+    """Whether the settings want keys of vim; not if they cannot be read. Blocks."""
+    from quarterdeck.config.loader import load_config
+
+    with suppress(QuarterdeckError):
+        return load_config(places, environ=environ).settings.workbench.keys == "vim"
+    return False
 
 
 def load_preferences(places: "Places", cwd: str, environ: Mapping[str, str]) -> Preferences:

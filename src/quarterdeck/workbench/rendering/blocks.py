@@ -40,6 +40,8 @@ _NOTE_SIGNS = {
 _PLAN_SIGNS = {"pending": "☐", "in_progress": "◐", "completed": "☑"}
 _INDENT: Span = ("    ", "text")
 _LIVE_LINES = 3
+_PERSONS_LINES = 10
+"""Lines of the output of a command that the person ran, while it is folded."""
 _MOST_LINES = 400
 """Lines of one tool call's details; the log has all."""
 _MOST_DETAIL = 60_000
@@ -218,9 +220,15 @@ def _summary(block: ToolBlock) -> str:
 
 def _glance(block: ToolBlock) -> Iterator[Line]:
     """What a folded call shows below its line: only what a person should not miss."""
-    if block.status == "in_progress" and block.output:
-        end = block.output[-2_000:].rstrip("\r\n")
-        last = sanitize_text(end).split("\n")[-_LIVE_LINES:]
+    if block.output and (block.status == "in_progress" or block.is_persons):
+        end = block.output[-4_000:].rstrip("\r\n")
+        most = _PERSONS_LINES if block.is_persons else _LIVE_LINES
+        lines = sanitize_text(end).split("\n")
+        last = lines[-most:]
+        if block.is_persons and len(lines) > most:
+            yield plain(
+                f"… {count_noun(block.output.rstrip().count(chr(10)) + 1, 'line')}", "faint"
+            )
         yield from (plain(sanitize_line(line, 200), "terminal") for line in last)
     if block.status in ("failed", "cancelled") and block.reason:
         yield plain(

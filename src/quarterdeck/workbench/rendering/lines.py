@@ -16,6 +16,7 @@ __all__ = [
     "Span",
     "clip",
     "compile_pattern",
+    "find_url_at",
     "indented",
     "is_case_sensitive",
     "mark_matches",
@@ -252,3 +253,16 @@ def mark_matches(line: Line, words: "re.Pattern[str]") -> Line:
         spans.append((text[at:], role))
         begin += len(text)
     return tuple(span for span in spans if span[0])
+
+
+_URL = re.compile(r"https?://[^\s<>\"'`]+[^\s<>\"'`.,;:!?)\]}]")
+
+
+def find_url_at(line: Line, x: int) -> str | None:
+    """The address that stands at a cell."""
+    text = text_of(line)
+    for found in _URL.finditer(text):
+        begin = cell_len(text[: found.start()])
+        if begin <= x < begin + cell_len(found[0]):
+            return found[0]
+    return None

@@ -27,6 +27,10 @@ class KeyGuard:
         self._closed_since = now
         return True
 
+    def open(self) -> None:
+        """Keys count from now on."""
+        self._closed_since = _OPEN
+
     def close(self) -> None:
         """Something else is asked now."""
         self._closed_since = self._clock()

@@ -115,11 +115,29 @@ class _Choices(LinesView, can_focus=False):
             risks.append(())
         return [*risks, *self._choices(width)]
 
-    def _choices(self, width: int) -> list[Line]:
+    def on_click(self, event: "events.Click") -> None:
+        """Choose what was clicked: a line that goes on belongs to the choice above it."""
+        from ..mouse import find_key_at
+
+        event.stop()
+        width = self.scrollable_content_region.width
+        lines = self._choices_with_keys(width)
+        at = event.y - (self.virtual_size.height - len(lines))
+        while at > 0 and not any(role == "key" for _, role in lines[at]):
+            at -= 1
+        if 0 <= at < len(lines) and (key := find_key_at(lines[at], event.x)) is not None:
+            self._card.click(key)
+
+    def _choices_with_keys(self, width: int) -> list[Line]:
         card = self._card
         lines = choice_lines(card.choices, width, is_tight=self.is_tight)
         if card.is_more:
             lines += more_lines(card.choices, width, is_tight=self.is_tight)
+        return lines
+
+    def _choices(self, width: int) -> list[Line]:
+        card = self._card
+        lines = self._choices_with_keys(width)
         if not card.has_focus and not card.is_writing:  # its keys do nothing now
             lines = [tuple((words, "faint") for words, _ in line) for line in lines]
         return lines
@@ -193,6 +211,8 @@ class PermissionCard(Vertical, can_focus=True):
         self._queue = queue
         self._room = room
         self._guard = KeyGuard(monotonic)
+        self._click_guard = KeyGuard(monotonic)
+        """Closed when what can be clicked is another; the focus comes with the click itself."""
         self._is_sent = False
         self._writes: Literal["words", "rule"] | None = None
         self._scope: RuleScope = "project"
@@ -219,7 +239,7 @@ class PermissionCard(Vertical, can_focus=True):
             self.choices = merge_options(item.permission.options)
             self.summary = _NOT_YET
             self.is_more = self._is_sent = False
-            self._guard.close()
+            self._close_guards()
             self._stop_writing()
             self._read()
         self._tell()
@@ -232,7 +252,22 @@ class PermissionCard(Vertical, can_focus=True):
     def reopen(self) -> None:
         """An answer was not taken: the request is still open."""
         self._is_sent = False
+        self._close_guards()
+
+    def _close_guards(self) -> None:
+        """Something else is asked: neither a key nor a click counts for a moment."""
         self._guard.close()
+        self._click_guard.close()
+
+    def click(self, key: str) -> None:
+        """Answer with the choice of a key that was clicked, unless it came there just now."""
+        if self._click_guard.holds or self._is_sent or self.summary is _NOT_YET or self.is_writing:
+            return
+        if key == "e":
+            self._guard.open()
+            self.action_rule()
+        elif (option := self.choices.option(key)) is not None:
+            self._answer(option)
 
     def take_focus(self) -> None:
         """Let keys reach the card; at once, so that none is for something else."""
@@ -249,7 +284,7 @@ class PermissionCard(Vertical, can_focus=True):
         )
         if item.request == self.item.request and self.is_attached:
             self.summary = found
-            self._guard.close()
+            self._close_guards()
             self.query_one(_Details).scroll_home(animate=False)
             self._tell()
             self.fit()
@@ -357,6 +392,7 @@ class PermissionCard(Vertical, can_focus=True):
             self._show_more(not self.is_more)
 
     def _show_more(self, is_more: bool) -> None:
+        self._click_guard.close()  # other choices are below the pointer now
         self.is_more = is_more
         self.fit()
 

@@ -16,6 +16,7 @@ from quarterdeck.wire.events import (
     ChildEnded,
     ChildStarted,
     CommandsChanged,
+    CommandStarted,
     CompactionChanged,
     CompactionChunk,
     ContextAdded,
@@ -78,7 +79,7 @@ from .blocks import (
     truncate_text,
 )
 
-__all__ = ["MOST_OUTPUT", "BlockBuilder"]
+__all__ = ["MOST_OUTPUT", "BlockBuilder", "end_command"]
 
 MOST_OUTPUT = 64_000
 """Characters of a terminal's output that are kept in memory; the log has all of it."""
@@ -97,6 +98,8 @@ class BlockBuilder:
     terminals: dict[str, ToolBlock] = field(default_factory=dict[str, ToolBlock])
     stray: dict[str, str] = field(default_factory=dict[str, str])
     """Output of terminals whose call began before the first record."""
+    stray_exits: dict[str, TerminalExited] = field(default_factory=dict[str, TerminalExited])
+    """Ends of such terminals."""
     began: tuple[int, int] | None = None
     """The sequence number and time at which the turn that is not over began, if that is known."""
     is_before_turns: bool = True
@@ -199,6 +202,8 @@ class BlockBuilder:
                 _apply_call(self, record, event)
             case TerminalExited():
                 _apply_exit(self, event, record.seq)
+            case CommandStarted():
+                _apply_command(self, record, event)
             case PermissionAsked() | PermissionAnswered():
                 _apply_permission(self, event, record.seq)
             case PlanChanged(entries=entries):
@@ -349,12 +354,34 @@ def _apply_output(builder: BlockBuilder, event: TerminalOutput, seq: int) -> Non
     builder.touch(block, seq)
 
 
+def _apply_command(builder: BlockBuilder, record: Record, event: CommandStarted) -> None:
+    """A person runs a command: a block like that of a call, but the person's own."""
+    block = _block(builder, f"!{event.terminal}", record.seq, None)
+    block.title, block.name, block.kind = event.command, "!", "execute"
+    block.status, block.is_cut, block.is_persons = "in_progress", False, True
+    block.terminals = (event.terminal,)
+    block.output = builder.stray.pop(event.terminal, "")
+    builder.terminals[event.terminal] = block
+    builder.touch(block, record.seq)
+
+
 def _apply_exit(builder: BlockBuilder, event: TerminalExited, seq: int) -> None:
     """A terminal's command is over."""
     block = builder.terminals.get(event.terminal)
-    if block is not None:
-        block.exit = event.signal or (None if event.exit_code is None else str(event.exit_code))
-        builder.touch(block, seq)
+    if block is None:
+        builder.stray_exits[event.terminal] = event
+        return
+    end_command(block, event)
+    builder.touch(block, seq)
+
+
+def end_command(block: ToolBlock, event: TerminalExited) -> None:
+    """Note how the command of a call, or of the person, ended."""
+    block.exit = event.signal or (None if event.exit_code is None else str(event.exit_code))
+    if block.is_persons:
+        block.status = "completed" if event.exit_code == 0 else "failed"
+        if event.exit_code is None:
+            block.status = "cancelled"
 
 
 def _apply_permission(

@@ -130,6 +130,8 @@ class ToolBlock:
     is_asking: bool = False
     is_cut: bool = False
     """Its beginning is not known yet."""
+    is_persons: bool = False
+    """A command that the person ran, not the agent."""
     parent: str | None = None
     expanded: bool = False
 

@@ -9,7 +9,7 @@ from quarterdeck.wire.event_text import NameFinder
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
 
-from .block_builder import BlockBuilder
+from .block_builder import BlockBuilder, end_command
 from .blocks import (
     Block,
     EndBlock,
@@ -52,6 +52,12 @@ def join_pages(before: BlockBuilder, after: BlockBuilder) -> None:
         else:
             known = before.stray.get(terminal, "")
             before.stray[terminal] = before.cut_output(known + output)
+    for terminal, exited in after.stray_exits.items():
+        if (owner := before.terminals.get(terminal)) is not None:
+            end_command(owner, exited)
+            owner.version += 1
+        else:
+            before.stray_exits[terminal] = exited
     if before.blocks and after.blocks:
         _repair_text(before, after)
     _repair_plan(before, after)
@@ -331,9 +337,19 @@ class TranscriptStore:
         self._notify_watchers("shape")
 
     def prompts(self) -> list[str]:
-        """What people said to the agent in this window, oldest first."""
-        mine = (b for b in self.blocks if isinstance(b, PromptBlock) and b.origin == "person")
-        return [prompt.text for prompt in mine if not prompt.left]
+        """What people typed in this window, oldest first: prompts, and commands after ``!``."""
+        typed: list[str] = []
+        for block in self.blocks:
+            if isinstance(block, PromptBlock) and block.origin == "person" and not block.left:
+                typed.append(block.text)
+            elif isinstance(block, ToolBlock) and block.is_persons:
+                typed.append(f"!{block.title}")
+        return typed
+
+    def persons_commands(self) -> list[ToolBlock]:
+        """The commands that the person ran in this window, the latest first."""
+        blocks = reversed(self.blocks)
+        return [b for b in blocks if isinstance(b, ToolBlock) and b.is_persons]
 
     def find(self, seq: int) -> Block | None:
         """The block of a record in the window; of one that shows nothing the block before it."""

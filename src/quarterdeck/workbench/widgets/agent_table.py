@@ -40,7 +40,7 @@ class AgentTable(Picker):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("i", "ask('interrupt')", "interrupt the selected agent"),
-        Binding("k", "ask('kill')", "kill it, after confirmation"),
+        Binding("k,K", "ask('kill')", "kill it, after confirmation"),
         Binding("a", "ask('archive')", "archive or unarchive it"),
         Binding("r", "ask('resume')", "resume it where it stopped"),
         Binding("n", "ask('rename')", "rename it"),

@@ -307,6 +307,8 @@ class TroubleBar(LinesView):
         find_session: the agent, as it is when someone looks.
     """
 
+    HAS_KEYS = True
+
     def __init__(
         self, context: "WorkbenchContext", find_session: "Callable[[], SessionId | None]"
     ) -> None:

@@ -13,9 +13,9 @@ from textual.widgets import TextArea
 
 from ..completion import CompletionChoice, CompletionWord, find_completion_word
 from ..mentions import format_mention, parse_image_path
-from ..rendering.lines import Line, Span, width_of
-from ..sanitize import sanitize_line, sanitize_text
-from .picker import Picker
+from ..sanitize import sanitize_text
+from .completion_list import CompletionList
+from .vim_keys import VimInput, VimMode, uses_vim
 
 if TYPE_CHECKING:
     from textual.worker import Worker
@@ -25,73 +25,13 @@ __all__ = [
     "LONG_TEXT",
     "ChatInput",
     "CompleteWord",
-    "CompletionList",
     "Pastes",
     "expand_pastes",
     "is_long_paste",
 ]
 
-_MOST_ROWS = 8
-
-
-class CompletionList(Picker, can_focus=False):
-    """Offers to choose from; the input keeps the keys, and a click chooses too."""
-
-    def __init__(self) -> None:
-        super().__init__(classes="completion")
-        self.offers: Sequence[CompletionChoice] = ()
-        self.offer_to: Callable[[CompletionChoice], None] = lambda _: None
-        """Called with what was clicked."""
-        self.display = False
-
-    @property
-    def chosen(self) -> CompletionChoice | None:
-        """The offer under the cursor."""
-        at = int(self.cursor or 0)
-        return self.offers[at] if self.display and at < len(self.offers) else None
-
-    def show(self, offers: Sequence[CompletionChoice], above: Offset) -> None:
-        """Show offers above a place of the screen; nothing if there are none."""
-        self.offers = offers
-        self.cursor = "0"
-        self.display = bool(offers)
-        if not offers:
-            return
-        rows = max(1, min(len(offers), _MOST_ROWS, above.y))
-        widest = max(width_of(_line(offer)) for offer in offers) + 2
-        width = min(widest, self.screen.size.width)
-        self.styles.height, self.styles.width = rows, width
-        x = max(0, min(above.x, self.screen.size.width - width))
-        self.absolute_offset = Offset(x, max(0, above.y - rows))
-        self.update()
-        self.scroll_to(y=0, animate=False)
-
-    def hide(self) -> None:
-        """Offer nothing."""
-        self.show((), Offset())
-
-    @on(Picker.Chosen)
-    def _clicked(self, event: Picker.Chosen) -> None:
-        event.stop()
-        if (chosen := self.chosen) is not None:
-            self.offer_to(chosen)
-
-    @on(Picker.Moved)
-    def _moved(self, event: Picker.Moved) -> None:
-        event.stop()
-
-    def rows(self, width: int) -> list[tuple[str, Line]]:
-        """See ``Picker``."""
-        return [(str(at), _line(offer)) for at, offer in enumerate(self.offers)]
-
-
-def _line(offer: CompletionChoice) -> Line:
-    spans: list[Span] = [(sanitize_line(offer.name, 200), "key")]
-    if offer.origin:
-        spans.append((f" ({sanitize_line(offer.origin, 30)})", "faint"))
-    if offer.help:
-        spans.append((f"  {sanitize_line(offer.help, 200)}", "text"))
-    return tuple(spans)
+_BURST = 0.003
+"""Seconds between two keys that no person presses."""
 
 
 LONG_TEXT = 2_000
@@ -186,6 +126,7 @@ class ChatInput(TextArea):
         Binding("ctrl+f", "app.command('search')", "search the transcript"),
         Binding("ctrl+y", "app.command('copy')", "copy the marked block, or the last answer"),
         Binding("ctrl+e", "app.command('queue')", "edit the queued prompts"),
+        Binding("alt+g", "app.command('give')", "quote the last command that you ran with !"),
         Binding("alt+up", "app.command('earlier-prompt')", "previous prompt"),
         Binding("alt+down", "app.command('later-prompt')", "next prompt"),
         Binding("ctrl+z", "undo", "undo"),
@@ -199,6 +140,12 @@ class ChatInput(TextArea):
         text: str
         steers: bool = False
         """It is for the turn that runs, not for the queue."""
+
+    @dataclass
+    class ModeChanged(Message):
+        """Keys of vim are in another mode; None: they are not wanted."""
+
+        mode: VimMode | None
 
     class HelpWanted(Message):
         """A question mark in an empty input."""
@@ -228,6 +175,11 @@ class ChatInput(TextArea):
         self._back = 0
         """How far back in the past the text is from; 0: it is new."""
         self._own_draft = ""
+        self._last_key = 0.0
+        """When the last key came."""
+        self._vim = VimInput(self, self.action_older, self.action_newer)
+        self.mode: VimMode | None = None
+        """The mode of the keys of vim that is shown."""
 
     @property
     def draft(self) -> str:
@@ -258,6 +210,8 @@ class ChatInput(TextArea):
         """Send what is there, unless it is nothing."""
         if self.text.strip():
             self._back = 0
+            self._vim.begin_insert()
+            self._show_mode()
             self.post_message(self.Submitted(self.full_text, steers))
 
     def action_steer(self) -> None:
@@ -288,10 +242,16 @@ class ChatInput(TextArea):
         They are taken here, not by bindings with priority: those run before the characters that
         were typed just before have arrived.
         """
-        if self._offered(event.key):
+        before, self._last_key = self._last_key, event.time
+        if self._offered(event.key) or self._take_vim_key(event):
             pass
         elif event.key == "enter":
-            self.action_submit()
+            # Together with the characters before it, as no person types: a terminal that does not
+            # mark what is pasted sends it as keys, and no command may run by that.
+            if self.text.startswith("!") and event.time - before < _BURST:
+                self.action_newline()
+            else:
+                self.action_submit()
         elif event.key in ("ctrl+j", "shift+enter", "alt+enter"):
             self.action_newline()
         elif event.character == "?" and not self.text:
@@ -300,6 +260,24 @@ class ChatInput(TextArea):
             return
         event.prevent_default()
         event.stop()
+
+    def _take_vim_key(self, event: events.Key) -> bool:
+        if (event.character == "?" and not self.text) or not uses_vim(self):
+            return False
+        if not self._vim.take(event.key, event.character):
+            return False
+        self._show_mode()
+        return True
+
+    def _show_mode(self) -> None:
+        mode = self._vim.mode if uses_vim(self) else None
+        if mode != self.mode:
+            self.mode = mode
+            self.post_message(self.ModeChanged(mode))
+
+    def on_focus(self) -> None:
+        """Show the mode, where there are modes."""
+        self._show_mode()
 
     def on_paste(self, event: events.Paste) -> None:
         """A clipboard may hold what would act on the terminal when it is drawn, or far too much."""
@@ -314,7 +292,7 @@ class ChatInput(TextArea):
     def on_unmount(self) -> None:
         """Take the list along."""
         if self._offers is not None and self._offers.is_attached:
-            self._offers.remove()
+            self._offers.leave()
 
     # Completion
 

@@ -1,10 +1,11 @@
 """A view made of lines with roles; looks come from the style sheet, never from the text."""
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.dom import DOMNode
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
@@ -12,6 +13,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 
 from ..rendering.lines import Line, text_of, width_of
+from .vim_keys import find_list_step
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -50,6 +52,24 @@ class LineCanvas(ScrollView):
     def line_at(self, y: int) -> tuple[Line, bool]:
         """The line at a place of the whole, and whether it is marked."""
         raise NotImplementedError
+
+    HAS_KEYS: ClassVar[bool] = False
+    """Spans with the role ``key`` name keys or commands, and a click on one does the same."""
+    VIM_KEYS: ClassVar[frozenset[str]] = frozenset()
+    """Keys of vim that count here whatever else they are bound to."""
+
+    def on_key(self, event: events.Key) -> None:
+        """Take keys of vim, where the person wants them."""
+        rows = self.scrollable_content_region.height
+        step = find_list_step(self, event.key, rows, takes=self.VIM_KEYS)
+        if step is not None:
+            self.step_lines(step)
+            event.prevent_default()
+            event.stop()
+
+    def step_lines(self, step: int) -> None:
+        """Go so many lines down, or up."""
+        self.scroll_relative(y=step, animate=False)
 
     def render_line(self, y: int) -> Strip:
         """Draw a line of the screen."""

@@ -113,6 +113,12 @@ class Picker(LineCanvas, can_focus=True):
         self.place(self._rows[at][0])
         self.post_message(self.Moved(self, self._rows[at][0]))
 
+    VIM_KEYS: ClassVar[frozenset[str]] = frozenset({"j", "k"})
+
+    def step_lines(self, step: int) -> None:
+        """See ``LineCanvas``."""
+        self.action_step(step)
+
     def action_choose(self) -> None:
         """Choose the row of the cursor."""
         if self.cursor is not None and self._at() is not None:

@@ -14,7 +14,7 @@ from quarterdeck.wire.errors import QuarterdeckError
 
 from ..rendering.block_layout import BlockLayout
 from ..rendering.blocks import can_fold
-from ..rendering.lines import Line, mark_matches
+from ..rendering.lines import Line, find_url_at, mark_matches
 from ..rendering.markdown import is_markdown_loaded, load_markdown
 from ..sanitize import sanitize_text
 from ..stores.blocks import Block
@@ -221,6 +221,12 @@ class TranscriptView(LineCanvas, can_focus=True):
     def on_click(self, event: events.Click) -> None:
         """Put the cursor on what was clicked, and fold or unfold it."""
         if not len(self._layout) or self._store is None or self.text_selection is not None:
+            return
+        if (
+            url := find_url_at(self.line_at(self.scroll_offset.y + event.y)[0], event.x)
+        ) is not None:
+            self.app.copy_to_clipboard(url)
+            self.notify(f"copied {sanitize_text(url)}", markup=False)
             return
         at, _ = self._layout.locate(self.scroll_offset.y + event.y)
         block = self._layout.block(at)
