@@ -38,6 +38,7 @@ __all__ = [
     "Settings",
     "ToolSettings",
     "VendorSettings",
+    "WorkbenchSettings",
     "WorktreeSettings",
 ]
 
@@ -472,6 +473,14 @@ class WorktreeSettings(Value, frozen=True, kw_only=True):
     those that were copied into it and changed."""
 
 
+class WorkbenchSettings(Value, frozen=True, kw_only=True):
+    """The workbench; your own file alone counts."""
+
+    signs: Literal["auto", "unicode", "ascii"] = "auto"
+    """Whether signs and lines are drawn in ASCII. ``auto``: if the locale is not UTF-8, or on a
+    terminal whose font has few signs (``TERM`` is ``linux`` or ``dumb``)."""
+
+
 class Settings(Value, frozen=True, kw_only=True):
     """All settings, complete and checked."""
 
@@ -515,3 +524,5 @@ class Settings(Value, frozen=True, kw_only=True):
     """How you are notified that an agent needs you, is done or failed."""
     worktrees: WorktreeSettings = WorktreeSettings()
     """Git worktrees of agents."""
+    workbench: WorkbenchSettings = WorkbenchSettings()
+    """The workbench."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from textual import events, on
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
-from textual.filter import Monochrome
 from textual.screen import Screen
 
 from quarterdeck.wire.errors import QuarterdeckError
@@ -124,11 +123,7 @@ class Workbench(App[None]):
         self._on_first_frame = on_first_frame
         self.crash: Exception | None = None
         """What ended it, if it was not a person."""
-        if not preferences.has_colours and not any(
-            isinstance(f, Monochrome) for f in self._filters
-        ):
-            self._filters.append(Monochrome())
-        self._theme = AppTheme(self, preferences)
+        self.theme_control = AppTheme(self, preferences)
         self.kinds = all_kinds(context)
         """The widgets that layouts can name: built in, and custom."""
         self._store = WorkspaceStore(context.discovery.places)
@@ -183,8 +178,9 @@ class Workbench(App[None]):
 
     def on_mount(self) -> None:
         """Show the first frame; the rest follows it."""
+        self.theme_control.ask_background()
         self.call_after_refresh(self._begin)
-        self.call_after_refresh(self._theme.finish)
+        self.call_after_refresh(self.theme_control.finish)
         self.context.watch(self._selected)
         if not self.is_headless:
             self.set_interval(_LOOK, self._look_for_terminal)
@@ -287,7 +283,7 @@ class Workbench(App[None]):
             found = await asyncio.to_thread(
                 load_preferences, discovery.places, cwd, discovery.environment
             )
-            self._theme.change_directory(found)
+            self.theme_control.change_directory(found)
 
     # What the fleet reports
 

@@ -28,6 +28,7 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.record import encode_event, event_type
 from quarterdeck.wire.terminal_text import count_columns, cut_to_width
 
+from ..rendering import glyphs
 from ..rendering.lines import Line, Span, clip
 from ..sanitize import sanitize_line, sanitize_text
 from ..widgets.lines_view import LineCanvas, LinesView
@@ -80,11 +81,11 @@ def _look(event: "Event", severity: Severity) -> tuple[str, str]:
     is_good = severity == "info"
     match event:
         case ToolCallStarted():
-            return "▸", "tool"
+            return glyphs.FOLDED, "tool"
         case ToolCallEnded() | PermissionAnswered():
-            return ("✓", "good") if is_good else ("✗", "bad")
+            return (glyphs.DONE, "good") if is_good else (glyphs.FAILED, "bad")
         case PermissionAsked():
-            return "?", "asking"
+            return glyphs.NEEDS_YOU, "asking"
         case QuestionAnswered():
             return "!", "text"
         case SessionSpawned():
@@ -92,11 +93,11 @@ def _look(event: "Event", severity: Severity) -> tuple[str, str]:
         case SessionChanged() | CompactionChanged(status="in_progress"):
             return "~", "faint"
         case Prompted():
-            return "❯", "prompt"
+            return glyphs.PROMPT, "prompt"
         case TurnStarted():
-            return "●", "running"
+            return glyphs.RUNNING, "running"
         case TurnEnded(stop="end_turn"):
-            return "○", "text"
+            return glyphs.IDLE, "text"
         case _:
             return "", _NOTE_ROLES.get(severity, "asking")
 

@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from quarterdeck.system.errors import GitError, NotARepositoryError
 from quarterdeck.system.git.repository import ask_git
 
+from ..rendering.glyphs import FOLDED, UNFOLDED
 from ..rendering.lines import Line
 from ..sanitize import sanitize_text
 from ..widgets.picker import Picker
@@ -292,7 +293,7 @@ def _line(row: TreeRow) -> Line:
             return (
                 mark,
                 indent,
-                ("▾ " if row.is_open else "▸ ", "faint"),
+                (f"{UNFOLDED if row.is_open else FOLDED} ", "faint"),
                 (row.name + "/", "strong"),
             )
         case "file":

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from ...rendering import glyphs
 from ...rendering.lines import Line, Span, wrap
 from ...sanitize import sanitize_line, sanitize_text
 from .lines import FILE_MARKS, format_counts
@@ -29,7 +30,7 @@ def head_line(
     if changes is None:
         return f"review {name}" if name else "review", []
     into = agent.worktree.base_ref if agent is not None and agent.worktree is not None else None
-    target = f" → {sanitize_line(_short(into), 40)}" if into else ""
+    target = f" {glyphs.TO} {sanitize_line(_short(into), 40)}" if into else ""
     files = f"{changes.count:,} file{'s' * (changes.count != 1)}"
     spans: list[Span] = [(f"  {files}  {format_counts(changes.added, changes.removed)}", "text")]
     spans += _progress(model, changes)
@@ -60,7 +61,7 @@ def _progress(model: "ReviewModel", changes: "AgentChanges") -> list[Span]:
         words = [f"{accepted} accepted"] * (accepted > 0) + [f"{partly} in part"] * (partly > 0)
         found.append((f"  {', '.join(words)}", "good"))
     if comments := len(model.comments):
-        found.append((f"  ❝{comments}", "warning" if model.unsent else "faint"))
+        found.append((f"  {glyphs.COMMENT}{comments}", "warning" if model.unsent else "faint"))
     return found
 
 
