@@ -174,11 +174,12 @@ async def system_load(stage: Stage) -> None:
             disk=(420 * _G, 500 * _G), groups=groups,
         )  # fmt: skip
         panel.page.update()
+        panel._show_head(panel.sample)
 
     panel.look = no_look  # pyright: ignore[reportAttributeAccessIssue]
     await no_look()
     await stage.command("zoom")
-    await stage.until("37%")
+    await stage.until("37 %")
 
 
 def _feed_state(mode: str) -> None:

@@ -68,7 +68,9 @@ def result_spans(result: LandingResult) -> list[Span]:
         return [(f"{glyphs.DONE} merged into {into}: {result.commit[:12]}{updated}", "good")]
     if result.state == "unchanged":
         return [(f"{into} has all of this work already", "good")]
-    found: list[Span] = [(f"{glyphs.FAILED} nothing was changed: {sanitize_text(result.reason)}", "bad")]
+    found: list[Span] = [
+        (f"{glyphs.FAILED} nothing was changed: {sanitize_text(result.reason)}", "bad")
+    ]
     found += _conflict_spans(result.conflicts)
     if result.output:
         found.append((sanitize_text(result.output[-2_000:]), "terminal"))
@@ -78,10 +80,10 @@ def result_spans(result: LandingResult) -> list[Span]:
 
 
 def _conflict_spans(conflicts: Sequence[LandingConflict]) -> list[Span]:
-    found: list[Span] = [
-        (f"{glyphs.CONFLICT} {sanitize_line(one.path, 200)}  {sanitize_line(one.kind, 60)}".rstrip(), "bad")
-        for one in conflicts[:_MOST_NAMED]
-    ]
+    found: list[Span] = []
+    for one in conflicts[:_MOST_NAMED]:
+        words = f"{sanitize_line(one.path, 200)}  {sanitize_line(one.kind, 60)}".rstrip()
+        found.append((f"{glyphs.CONFLICT} {words}", "bad"))
     if len(conflicts) > _MOST_NAMED:
         found.append((f"{glyphs.CUT} {len(conflicts) - _MOST_NAMED} more conflicts", "bad"))
     return found

@@ -152,7 +152,9 @@ class LandingQueueScreen(ModalScreen[None]):
             try:
                 preview = await self._fleet.preview_landing(agent.session, self._options())
             except QuarterdeckError as error:
-                facts.append((f"{number}. {name}  {glyphs.FAILED} {sanitize_text(str(error))}", "bad"))
+                facts.append(
+                    (f"{number}. {name}  {glyphs.FAILED} {sanitize_text(str(error))}", "bad")
+                )
                 continue
             facts.append(_preview_span(number, preview))
             if len(facts) == 1:
@@ -224,10 +226,8 @@ def _preview_span(number: int, preview: LandingPreview) -> Span:
     line = f"{number}. {sanitize_line(preview.name, 40)}  +{counts.added} −{counts.removed}"
     if preview.conflicts:
         paths = ", ".join(sanitize_line(one.path, 100) for one in preview.conflicts[:4])
-        return (
-            f"{line}  {glyphs.CONFLICT} conflicts with {sanitize_line(preview.target.branch, 60)}: {paths}",
-            "bad",
-        )
+        target = sanitize_line(preview.target.branch, 60)
+        return f"{line}  {glyphs.CONFLICT} conflicts with {target}: {paths}", "bad"
     if preview.is_empty:
         return f"{line}  nothing to land", "faint"
     if preview.problem:

@@ -164,7 +164,9 @@ class _Themes(Picker):
                         (f"{sanitize_line(one.name, 20):<14}", "strong"),
                         (f" {one.scope:<9} ", "faint"),
                         (
-                            f"{FAILED} {sanitize_line(error)}" if error else sanitize_line(help_text),
+                            f"{FAILED} {sanitize_line(error)}"
+                            if error
+                            else sanitize_line(help_text),
                             _role(error),
                         ),
                     ),
