@@ -6,13 +6,14 @@ import asyncio
 import select
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import events, on
-from textual.app import App, SystemCommand
+from textual.app import App
 from textual.binding import BindingType
+from textual.notifications import Notify
 from textual.screen import Screen
 
 from quarterdeck.wire.errors import QuarterdeckError
@@ -411,9 +412,13 @@ class Workbench(App[None]):
         """Keys of the main screen do nothing while another is over it."""
         return action not in MAIN_SCREEN_ACTIONS or len(self.screen_stack) == 1
 
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """What the palette offers."""
-        return self.commands.list_palette()
+    def action_command_palette(self) -> None:
+        """Show every command."""
+        self.work(self.commands.choose())
+
+    def on_notify(self, event: Notify) -> None:
+        """Keep what is shown for a while."""
+        self.context.notices.add(event.notification.message, event.notification.severity)
 
     def action_command(self, name: str, words: str = "") -> None:
         """Run a command by its name; keys are bound to this."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Preferences", "SavedPreferences", "load_preferences"]
 
 _MOST_WORKSPACES = 500
+_MOST_RECENT = 12
 
 
 class SavedPreferences(Struct, kw_only=True):
@@ -37,6 +38,8 @@ class SavedPreferences(Struct, kw_only=True):
     columns: tuple[str, ...] = ()
     """Of the table of agents; none: as many as there is room for."""
     sort: str | None = None
+    recent: tuple[str, ...] = ()
+    """Commands that were chosen or typed last, the latest first."""
 
 
 @dataclass(kw_only=True)
@@ -117,6 +120,14 @@ class Preferences:
         self.choices.workspaces[self.cwd] = name
         for old in list(self.choices.workspaces)[:-_MOST_WORKSPACES]:
             del self.choices.workspaces[old]
+
+    def note_command(self, name: str) -> bool:
+        """Note that a command was used; False: it was the last one already."""
+        if name == "palette" or self.choices.recent[:1] == (name,):
+            return False
+        others = [one for one in self.choices.recent if one != name]
+        self.choices.recent = (name, *others)[:_MOST_RECENT]
+        return True
 
     def save(self) -> None:
         """Keep the choices. Blocks.
