@@ -34,7 +34,7 @@ async def keys_and_how_to_bind(stage: Stage) -> None:
 @state()
 async def palette(stage: Stage) -> None:
     await stage.press("ctrl+p")
-    await stage.until("Search for commands")
+    await stage.until("type to search")
     await stage.press(*"lay")
     await stage.until("layouts")
 
@@ -174,11 +174,12 @@ async def system_load(stage: Stage) -> None:
             disk=(420 * _G, 500 * _G), groups=groups,
         )  # fmt: skip
         panel.page.update()
+        panel._show_head(panel.sample)
 
     panel.look = no_look  # pyright: ignore[reportAttributeAccessIssue]
     await no_look()
     await stage.command("zoom")
-    await stage.until("37%")
+    await stage.until("37 %")
 
 
 def _feed_state(mode: str) -> None:
@@ -236,3 +237,10 @@ async def widget_to_approve(stage: Stage) -> None:
 async def something_went_wrong_is_told(stage: Stage) -> None:
     await stage.command("layout", "nowhere")
     await stage.until("nowhere")
+
+
+@state(many)
+async def palette_with_recent_commands(stage: Stage) -> None:
+    stage.app.preferences.choices.recent = ("review", "themes", "mode")
+    await stage.press("ctrl+p")
+    await stage.until("recent", "agents", "choose a theme")

@@ -83,7 +83,7 @@ async def test_a_cell_lists_its_files_and_enter_reviews_one(tmp_path: Path):
     async with alone("conflicts", desk_in(tmp_path, fleet)) as (panel, app, pilot):
         wanted = noted(panel, Panel.CommandWanted)
         screen = await until_shown(app, pilot, "⚠ 2", "= 1", "1. docs", "0 conflicts")
-        assert "lib is not a repository" in screen and "⚠ cannot be merged: 1" in screen
+        assert "lib is not a repository" in screen and "⚠ 1 cannot be merged" in screen
         # The cursor begins at the worst.
         await until_shown(app, pilot, "[⚠ 2]", "api × cache", "src/router.py", "Router.match")
         await pilot.press("enter", "enter")
@@ -127,7 +127,7 @@ async def test_what_conflicts_with_the_base_counts_in_the_first_line(tmp_path: P
     one = replace(full.repositories[0], pairs=())
     fleet.conflict_report = replace(full, repositories=(one,))
     async with alone("conflicts", desk_in(tmp_path, fleet)) as (_, app, pilot):
-        screen = await until_shown(app, pilot, "= same file: 1")
+        screen = await until_shown(app, pilot, "= 1 same file")
         assert "no conflicts" not in screen.splitlines()[0]
 
 
@@ -135,7 +135,7 @@ async def test_it_follows_what_happens(tmp_path: Path):
     fleet = FakeFleet()
     desk = desk_in(tmp_path, fleet)
     async with alone("conflicts", desk) as (_, app, pilot):
-        await until_shown(app, pilot, "No agents to compare")
+        await until_shown(app, pilot, "when two agents work on one repository")
         assert fleet.asked_conflicts == [str(tmp_path)]
         session = await begin(fleet, "api")
         fleet.conflict_report = report()
@@ -144,7 +144,7 @@ async def test_it_follows_what_happens(tmp_path: Path):
         await until_shown(app, pilot, "⚠ 2")
         await pilot.press("a")
         await until(pilot, lambda: fleet.asked_conflicts[-1] is None)
-        await until_shown(app, pilot, "in all repositories")
+        await until_shown(app, pilot, "conflicts everywhere")
 
 
 class _Refusing(FakeFleet):
@@ -154,7 +154,7 @@ class _Refusing(FakeFleet):
 
 async def test_an_error_is_shown(tmp_path: Path):
     async with alone("conflicts", desk_in(tmp_path, _Refusing())) as (_, app, pilot):
-        await until_shown(app, pilot, "git 2.30 is too old", "r tries again")
+        await until_shown(app, pilot, "git 2.30 is too old", "r try again")
 
 
 async def test_it_fits_narrow_screens_and_many_agents(tmp_path: Path):

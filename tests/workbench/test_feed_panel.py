@@ -179,7 +179,7 @@ async def test_a_paused_feed_holds_still_and_catches_up(tmp_path: Path):
         await pilot.press("p")
         for number in range(3):
             await fleet.append(ann, NoticePosted(title=f"while paused {number}"))
-        await until(pilot, lambda: "paused, 3 more" in screen_text(app))
+        await until(pilot, lambda: "paused, p resumes, 3 more" in screen_text(app))
         assert not any("while paused" in line for line in feed_lines(app))
         await pilot.press("p")
         await until(pilot, lambda: any("while paused 2" in line for line in feed_lines(app)))

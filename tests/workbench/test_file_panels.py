@@ -134,7 +134,7 @@ async def test_windows_of_a_huge_file_follow_the_scrolling(tmp_path: Path):
     path = tmp_path / "huge.log"
     path.write_text("".join(f"this is line {n}\n" for n in range(1, 200_001)))
     async with alone("file", desk_in(tmp_path), {"path": "huge.log"}) as (panel, app, pilot):
-        await until_shown(app, pilot, "this is line 1", "a window at 0%")
+        await until_shown(app, pilot, "this is line 1", "a window at 0 %")
         async with asyncio.timeout(SOON):
             while panel.view.window.start == 0:
                 panel.view.scroll_end(animate=False)
@@ -156,16 +156,16 @@ async def test_what_is_no_text_is_said(tmp_path: Path):
     async with alone("file", desk_in(tmp_path), {"path": "."}) as (_, app, pilot):
         await until_shown(app, pilot, "cannot show", "directory")  # wrapped at any place
     async with alone("file", desk_in(tmp_path)) as (_, app, pilot):
-        await until_shown(app, pilot, "no file")
+        await until_shown(app, pilot, "No file is open", "/open tree")
 
 
 async def test_markdown_follows_links_and_goes_back(project: Path):
     async with alone("markdown", desk_in(project), {"path": "README.md"}) as (panel, app, pilot):
         await until_shown(app, pilot, "Read me", "2 links")
         await pilot.press("n")
-        await until_shown(app, pilot, "link 1/2: docs/guide.md")
+        await until_shown(app, pilot, "link 1/2, enter: docs/guide.md")
         await pilot.press("enter")
-        await until_shown(app, pilot, "Guide", "guide.md", "b: back")
+        await until_shown(app, pilot, "Guide", "guide.md", "b back")
         assert panel.title == "guide.md"
         await pilot.press("n", "enter")
         await pilot.pause()
@@ -200,7 +200,7 @@ async def test_a_tail_follows_pauses_and_filters(tmp_path: Path):
         app,
         pilot,
     ):
-        await until_shown(app, pilot, "does not exist; waiting for it")
+        await until_shown(app, pilot, "waits for the file", "does not exist yet")
         path.write_text("".join(f"line {n}\n" for n in range(100)))
         await until_shown(app, pilot, "line 99", "following", "100 lines")
         await pilot.press("up")

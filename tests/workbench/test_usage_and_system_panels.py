@@ -27,15 +27,17 @@ def status(pid: int) -> FleetStatus:
 async def test_usage_is_drawn_and_follows_the_agents(tmp_path: Path):
     desk = desk_in(tmp_path)
     async with alone("usage", desk) as (panel, app, pilot):
-        await until_shown(app, pilot, "no agents yet")
+        await until_shown(app, pilot, "What agents use appears here", "ctrl+t")
         desk.roster.replace([agent("ann", 1_000), agent("[b]ob", 3_000, "m2")], None)
-        await until_shown(app, pilot, "[b]ob", "ann", "$3.00", "3.0k tokens", "50%", "by agent")
+        await until_shown(
+            app, pilot, "[b]ob", "ann", "$3.00", "4.0k tokens", "3.0k", "50 %", "75 %", "by agent"
+        )
         desk.roster.replace([agent("ann", 1_500), agent("[b]ob", 3_000, "m2")], None)
-        await until_shown(app, pilot, "500 in ", "█")
+        await until_shown(app, pilot, "500 in all", "█")
         await pilot.press("g")
         await until_shown(app, pilot, "by model", "m1", "m2")
         await pilot.press("g")
-        await until_shown(app, pilot, "by day", "2 agents")
+        await until_shown(app, pilot, "by day", "agents")
         assert panel.remember() == {"by": "day", "archived": False}
     async with alone("usage", desk, {"by": "agent"}, state={"by": "model"}) as (_, app, pilot):
         await until_shown(app, pilot, "by model")
@@ -45,7 +47,7 @@ async def test_the_machine_is_measured_only_while_somebody_looks(tmp_path: Path)
     desk = desk_in(tmp_path)
     desk.roster.replace([], status(os.getppid()))
     async with alone("system", desk) as (panel, app, pilot):
-        await until_shown(app, pilot, "cpu", "memory", "disk", "load", "agents: ", "process")
+        await until_shown(app, pilot, "cpu", "memory", "disk", "load", "agents ", "process")
         await until_shown(app, pilot, "of a cpu", "%")
         panel.display = False
         await pilot.pause(0.1)
@@ -54,5 +56,5 @@ async def test_the_machine_is_measured_only_while_somebody_looks(tmp_path: Path)
         assert panel.sample is before
     desk.roster.replace([], status(2**30))
     async with alone("system", desk) as (_, app, pilot):
-        await until_shown(app, pilot, "agent processes are unknown")
+        await until_shown(app, pilot, "appear here when a host runs", "/host")
         assert "measuring" in shown(app)

@@ -474,11 +474,14 @@ class WorktreeSettings(Value, frozen=True, kw_only=True):
 
 
 class WorkbenchSettings(Value, frozen=True, kw_only=True):
-    """The terminal interface."""
+    """The workbench; your own file alone counts."""
 
     keys: Literal["default", "vim"] = "default"
     """The keys of the input and of lists. ``vim``: the input has a normal and an insert mode. Read
     from your own settings at the start of the workbench."""
+    signs: Literal["auto", "unicode", "ascii"] = "auto"
+    """Whether signs and lines are drawn in ASCII. ``auto``: if the locale is not UTF-8, or on a
+    terminal whose font has few signs (``TERM`` is ``linux`` or ``dumb``)."""
 
 
 class Settings(Value, frozen=True, kw_only=True):
@@ -525,4 +528,4 @@ class Settings(Value, frozen=True, kw_only=True):
     worktrees: WorktreeSettings = WorktreeSettings()
     """Git worktrees of agents."""
     workbench: WorkbenchSettings = WorkbenchSettings()
-    """The terminal interface."""
+    """The workbench."""

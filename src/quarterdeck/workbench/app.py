@@ -6,14 +6,14 @@ import asyncio
 import select
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import events, on
-from textual.app import App, SystemCommand
+from textual.app import App
 from textual.binding import BindingType
-from textual.filter import Monochrome
+from textual.notifications import Notify
 from textual.screen import Screen
 
 from quarterdeck.wire.errors import QuarterdeckError
@@ -124,11 +124,7 @@ class Workbench(App[None]):
         self._on_first_frame = on_first_frame
         self.crash: Exception | None = None
         """What ended it, if it was not a person."""
-        if not preferences.has_colours and not any(
-            isinstance(f, Monochrome) for f in self._filters
-        ):
-            self._filters.append(Monochrome())
-        self._theme = AppTheme(self, preferences)
+        self.theme_control = AppTheme(self, preferences)
         self.kinds = all_kinds(context)
         """The widgets that layouts can name: built in, and custom."""
         self._store = WorkspaceStore(context.discovery.places)
@@ -183,8 +179,9 @@ class Workbench(App[None]):
 
     def on_mount(self) -> None:
         """Show the first frame; the rest follows it."""
+        self.theme_control.ask_background()
         self.call_after_refresh(self._begin)
-        self.call_after_refresh(self._theme.finish)
+        self.call_after_refresh(self.theme_control.finish)
         self.context.watch(self._selected)
         if not self.is_headless:
             self.set_interval(_LOOK, self._look_for_terminal)
@@ -288,7 +285,7 @@ class Workbench(App[None]):
             found = await asyncio.to_thread(
                 load_preferences, discovery.places, cwd, discovery.environment
             )
-            self._theme.change_directory(found)
+            self.theme_control.change_directory(found)
 
     # What the fleet reports
 
@@ -412,9 +409,13 @@ class Workbench(App[None]):
         """Keys of the main screen do nothing while another is over it."""
         return action not in MAIN_SCREEN_ACTIONS or len(self.screen_stack) == 1
 
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """What the palette offers."""
-        return self.commands.list_palette()
+    def action_command_palette(self) -> None:
+        """Show every command."""
+        self.work(self.commands.choose())
+
+    def on_notify(self, event: Notify) -> None:
+        """Keep what is shown for a while."""
+        self.context.notices.add(event.notification.message, event.notification.severity)
 
     def action_command(self, name: str, words: str = "") -> None:
         """Run a command by its name; keys are bound to this."""

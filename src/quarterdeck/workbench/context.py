@@ -2,11 +2,12 @@
 of transcripts.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from quarterdeck.wire.clock import WallClock
+from quarterdeck.wire.clock import WallClock, format_local_time
 from quarterdeck.wire.event_text import NameFinder
 from quarterdeck.wire.events import CommandsChanged
 from quarterdeck.wire.record import Record
@@ -14,6 +15,7 @@ from quarterdeck.wire.settings import Command
 
 from .drafts import Drafts
 from .preferences.store import Preferences
+from .rendering.glyphs import FAILED, WARNING
 from .stores.discovery import DiscoveryStore
 from .stores.inbox import InboxStore
 from .stores.roster import RosterStore
@@ -25,11 +27,33 @@ if TYPE_CHECKING:
 
     from .feed import HostState
 
-__all__ = ["TranscriptPages", "WorkbenchContext"]
+__all__ = ["NoticeStore", "TranscriptPages", "WorkbenchContext"]
 
 _END = 2**62
+_NOTICE_SIGNS = {"error": f"{FAILED} ", "warning": f"{WARNING} "}
 _LONG = 2_000
 """Records of a long block that are read at once to find a place in it again."""
+
+
+class NoticeStore:
+    """What was shown for a while, to be read again; the last of many are kept."""
+
+    MOST = 200
+
+    def __init__(self, clock: WallClock) -> None:
+        self._clock = clock
+        self._notices: deque[tuple[int, str, str]] = deque(maxlen=self.MOST)
+
+    def add(self, text: str, severity: str) -> None:
+        """Keep a notice, with the time."""
+        self._notices.append((self._clock(), severity, text))
+
+    def list_rows(self) -> list[tuple[str, str]]:
+        """The time of day and the text of each, the latest first; errors have their sign."""
+        return [
+            (format_local_time(time, "%H:%M:%S"), _NOTICE_SIGNS.get(severity, "") + text)
+            for time, severity, text in reversed(self._notices)
+        ]
 
 
 class TranscriptPages:
@@ -170,6 +194,8 @@ class WorkbenchContext:
     discovery: DiscoveryStore = field(default_factory=DiscoveryStore)
     """What this machine and this workspace offer."""
     pages: TranscriptPages = field(init=False)
+    notices: NoticeStore = field(init=False)
+    """What was shown for a while."""
     listeners: list[Callable[[Sequence["Record"]], None]] = field(init=False)
     """Who wants to hear of every record; panels put themselves in and out."""
 
@@ -179,6 +205,7 @@ class WorkbenchContext:
 
     def __post_init__(self) -> None:
         self.pages = TranscriptPages(self.fleet, self.find_name)
+        self.notices = NoticeStore(self.clock)
         self.listeners = []
 
     @property

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from quarterdeck.fleet.api import Fleet
     from quarterdeck.fleet.client import HostClient
 
+    from .app import Workbench
+
 __all__ = ["LazyFleet", "open_workbench", "register_alt_keys"]
 
 
@@ -110,6 +112,7 @@ def open_workbench(
     from .drafts import Drafts
     from .first_run import clear_demo
     from .preferences.store import load_preferences
+    from .terminal_features import listen_for_background
 
     found = places or Places.find()
     environment = dict(os.environ if environ is None else environ)
@@ -134,10 +137,17 @@ def open_workbench(
 
     register_alt_keys()
     app = Workbench(context, client.reach, on_exit=on_exit, on_first_frame=_collect_again)
+    if preferences.wants_background:
+        listen_for_background(lambda is_light: _take_background(app, is_light))
     app.run()
     if app.crash is not None:
         raise app.crash
     return app.return_code or 0
+
+
+def _take_background(app: "Workbench", is_light: bool) -> None:
+    """Called in the thread that reads the input."""
+    app.call_later(lambda: app.work(app.theme_control.take_background(is_light)))
 
 
 def _collect_again() -> None:

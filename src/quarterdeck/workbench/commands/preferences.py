@@ -30,6 +30,7 @@ __all__ = [
     "set_theme",
     "show_keys",
     "show_next_agent",
+    "show_notices",
     "show_previous_agent",
     "show_themes",
     "unbind_key",
@@ -130,6 +131,15 @@ def resize_panel(app: "Workbench", words: str) -> None:
     if way not in ("left", "right", "up", "down"):
         raise KeyBindingError(f"no direction {way!r}; choose left, right, up or down")
     app.action_resize(way)
+
+
+def show_notices(app: "Workbench", _: str) -> None:
+    """Show the last notices again, the latest first."""
+    from ..screens.dialogs import ReadingScreen
+
+    rows = app.context.notices.list_rows()
+    section = ("latest first", rows) if rows else ("no notices yet", ())
+    app.push_screen(ReadingScreen("notices", [section]))
 
 
 def open_palette(app: "Workbench", _: str) -> None:

@@ -308,6 +308,7 @@ PREFERENCE_ROWS: tuple[tuple[str, str, str, str | None], ...] = (
         "commands.preferences:resize_panel",
         "left, right, up or down",
     ),
+    ("notices", "show the last notices again", "commands.preferences:show_notices", None),
     ("palette", "search all commands", "commands.preferences:open_palette", None),
     ("keys", "list all keys and how to rebind them", "commands.preferences:show_keys", None),
     ("bind", "bind a key to a command", "commands.preferences:bind_key", "KEY COMMAND [ARGUMENTS]"),

@@ -1,15 +1,13 @@
 """Runs commands, wherever they come from: a key, the palette, the input, an agent."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from textual.app import SystemCommand
-
-from .registry import COMMANDS, WorkbenchCommand, find_command
+from .registry import WorkbenchCommand, find_command
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..context import WorkbenchContext
     from ..fleet_actions import FleetActions, ShowMessage
+    from ..preferences.store import Preferences
 
 __all__ = ["CommandQueue", "CommandRunner"]
 
@@ -120,13 +119,32 @@ class CommandRunner:
         self._queue = queue
         self._show_message = show_message
 
-    def list_palette(self) -> Iterator[SystemCommand]:
-        """What the command palette offers."""
-        for command in COMMANDS:
-            yield SystemCommand(command.name, command.help, partial(self.run, command))
+    async def choose(self) -> None:
+        """Show the palette, and run what is chosen there."""
+        from ..screens.help import collect_command_keys
+        from ..screens.palette import PaletteScreen, collect_entries
+
+        preferences = self._app_context.preferences
+        bound = self._app.screen_stack[0].active_bindings
+        keys = collect_command_keys(preferences, {key: one.binding for key, one in bound.items()})
+        recent = preferences.choices.recent
+        name = await self._app.push_screen_wait(PaletteScreen(collect_entries(keys), recent))
+        if name is not None and (found := find_command(f"/{name}")) is not None:
+            self.run(*found)
 
     def run(self, command: WorkbenchCommand, words: str = "") -> None:
-        """Run a command with what was typed after its name, after those that were given before.
+        """Run a command that was chosen or typed by name, and remember that."""
+        preferences = self._app_context.preferences
+        if preferences.note_command(command.name):
+            self._app.run_worker(self._remember(preferences), group="recent")
+        self._run(command, words)
+
+    async def _remember(self, preferences: "Preferences") -> None:
+        with suppress(OSError):  # it is shown in this run all the same
+            await asyncio.to_thread(preferences.save)
+
+    def _run(self, command: WorkbenchCommand, words: str) -> None:
+        """Run it with what was typed after its name, after those that were given before.
 
         A command for an agent is for the one in view now, not for the one in view when it starts.
         """
@@ -147,7 +165,7 @@ class CommandRunner:
         if found is None:
             self._show_message(f"unknown command {name!r}; press f1 for the list", True)
         else:
-            self.run(*found)
+            self._run(*found)
 
     async def call(self, name: str, words: str) -> None:
         """Run a command that has a function, and wait for it. Raises QuarterdeckError."""

@@ -10,6 +10,7 @@ from textual.message import Message
 from textual.strip import Strip as TextualStrip
 from textual.widget import Widget
 
+from ..rendering import glyphs
 from ..rendering.lines import Line, Span, clip, width_of
 from ..sanitize import sanitize_line
 from .geometry import LayoutPlan, NodePath, Rect
@@ -75,15 +76,15 @@ class Divider(_Line):
         """See ``_Line``."""
         width = self.size.width
         if width == 1 and self.size.height > 1:
-            return (("│", "faint"),)
+            return ((glyphs.WALL, "faint"),)
         if not self._title:
-            return (("─" * width, "faint"),)
-        sign = "▸" if self._is_active else "─"
+            return ((glyphs.RULE * width, "faint"),)
+        sign = glyphs.FOLDED if self._is_active else glyphs.RULE
         title = sanitize_line(self._title, max(1, width - 4))
         role = "strong" if self._is_active else "text"
-        line: Line = ((f"─{sign} ", "faint"), (title, role), (" ", "faint"))
+        line: Line = ((f"{glyphs.RULE}{sign} ", "faint"), (title, role), (" ", "faint"))
         rest = max(0, width - width_of(line))
-        return clip((*line, ("─" * rest, "faint")), width)
+        return clip((*line, (glyphs.RULE * rest, "faint")), width)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """Take hold of it."""

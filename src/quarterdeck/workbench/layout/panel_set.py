@@ -9,6 +9,7 @@ import msgspec
 
 from quarterdeck.wire.errors import QuarterdeckError
 
+from ..rendering.glyphs import RUNNING
 from .spec import Layout, LayoutError, Node, PanelNode, panels_of
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ class PanelSet:
         panel = self.panels.get(first.id)
         if panel is None:
             return first.title or first.widget
-        mark = "" if panel.unsaved is None else "● "
+        mark = "" if panel.unsaved is None else f"{RUNNING} "
         return f"{mark}{panel.title}"
 
     def remember(self, layout: Layout) -> dict[str, dict[str, Any]]:

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from msgspec import field
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
@@ -13,6 +15,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
+from ..rendering.glyphs import BETWEEN, CUT, FAILED
 from ..rendering.lines import Line, Span, clip, width_of, wrap
 from ..sanitize import sanitize_line, sanitize_text
 from ..widgets.lines_view import LineCanvas, LinesView
@@ -32,33 +35,74 @@ __all__ = [
     "PanelPage",
     "PolledPanel",
     "Purpose",
+    "draw_head",
+    "empty_lines",
     "problem_lines",
 ]
 
 Purpose: TypeAlias = Literal["search", "goto", "filter", "path"]
+_SLOW = 0.2
+"""Seconds after which a look is said to be loading: less would only flicker."""
 
 
 def problem_lines(problem: str, width: int) -> list[Line]:
-    """An error in the place of what cannot be shown."""
-    spans: list[Span] = [("✗ ", "bad"), (sanitize_text(problem).replace("\n", " "), "bad")]
-    return [(), *wrap(spans, max(1, width))]
+    """An error in the place of what cannot be shown: what happened, and the key that tries again.
+
+    ``problem`` is foreign text.
+    """
+    room = max(1, width - 2)
+    words: list[Span] = [(f"{FAILED} ", "bad"), (sanitize_text(problem).replace("\n", " "), "bad")]
+    return [
+        (),
+        *_inset([*wrap(words, room), (), *wrap([("r", "key"), (" try again", "faint")], room)]),
+    ]
+
+
+def empty_lines(words: str, hints: Sequence[tuple[str, str]], width: int) -> list[Line]:
+    """What would be here, and the keys that fill it with what each does."""
+    room = max(1, width - 2)
+    lines = wrap([(words, "strong")], room)
+    for key, does in hints:
+        lines += wrap([(key, "key"), (f" {does}", "faint")], room)
+    return [(), *_inset(lines)]
+
+
+def _inset(lines: Sequence[Line]) -> list[Line]:
+    return [(("  ", "text"), *line) if line else () for line in lines]
 
 
 class HeadLine(LineCanvas, can_focus=False):
-    """One line about what is below: a path, and what is to be said of it.
+    """The one line above a panel: its name, and facts about it at the right.
 
-    Where there is no room for both, the beginning of the path goes first.
+    Where there is no room for all facts, the last faint ones go first, then the beginning of the
+    name.
     """
 
     def __init__(self) -> None:
         super().__init__(classes="panel-head")
-        self._path = ""
-        self._line: Line = ()
+        self._name = ""
+        self._facts: tuple[Span, ...] = ()
+        self._is_loading = True
+        self._problem = ""
 
-    def show(self, path: str, *spans: Span) -> None:
-        """Say something else; ``path`` must be literal."""
-        if (path, spans) != (self._path, self._line):
-            self._path, self._line = path, spans
+    def show(self, name: str, *facts: Span) -> None:
+        """Say something else; ``name`` must be literal. Facts without text do not count."""
+        facts = tuple((text.strip(), role) for text, role in facts if text.strip())
+        if (name, facts) != (self._name, self._facts):
+            self._name, self._facts = name, facts
+            self.refresh()
+
+    def show_loading(self, is_loading: bool) -> None:
+        """Say that the panel is being read; what it shows is older."""
+        if is_loading is not self._is_loading:
+            self._is_loading = is_loading
+            self.refresh()
+
+    def show_problem(self, problem: str | None) -> None:
+        """Say why what is below is not newer; None: nothing is wrong. ``problem`` is foreign."""
+        words = sanitize_line(problem, 200) if problem else ""
+        if words != self._problem:
+            self._problem = words
             self.refresh()
 
     def line_at(self, y: int) -> tuple[Line, bool]:
@@ -66,8 +110,35 @@ class HeadLine(LineCanvas, can_focus=False):
         if y:
             return (), False
         width = self.size.width
-        room = max(min(16, width // 2), width - width_of(self._line))
-        return clip(((shorten_path(self._path, room), "strong"), *self._line), width), False
+        facts = [(f"loading {CUT}", "running")] if self._is_loading else []
+        if self._problem:
+            facts += [(f"{FAILED} {self._problem}", "bad"), ("r try again", "key")]
+        return draw_head(self._name, [*facts, *self._facts], width), False
+
+
+def draw_head(name: str, facts: Sequence[Span], width: int) -> Line:
+    """A name at the left and facts at the right, in exactly so many cells if there are facts."""
+    kept = list(facts)
+    least = min(cell_len(name), max(8, width // 3))
+    while kept and _facts_width(kept) + least + 2 > width:
+        faint = [at for at, (_, role) in enumerate(kept) if role == "faint"]
+        if len(kept) == 1:
+            break
+        kept.pop(faint[-1] if faint else -1)
+    room = max(min(8, width), width - (_facts_width(kept) + 2 if kept else 0))
+    spans: list[Span] = [(shorten_path(name, room), "strong")] if name else []
+    if not kept:
+        return clip(tuple(spans), width)
+    gap = max(2 if name else 0, width - width_of(tuple(spans)) - _facts_width(kept))
+    spans.append((" " * gap, "text"))
+    for at, fact in enumerate(kept):
+        spans += [(f" {BETWEEN} ", "faint")] if at else []
+        spans.append(fact)
+    return clip(tuple(spans), width)
+
+
+def _facts_width(facts: Sequence[Span]) -> int:
+    return width_of(tuple(facts)) + 3 * (len(facts) - 1)
 
 
 class PanelPage(LinesView):
@@ -149,6 +220,8 @@ class PolledPanel(Panel):
     EVERY: ClassVar[float | None] = None
     """Seconds between two looks; None: it looks only when it is shown, or asked to."""
 
+    head: "HeadLine | None" = None
+    """Says that something loads, where a panel has one."""
     is_seen = False
     _poll_timer: Timer | None = None
     _is_looking = False
@@ -198,6 +271,7 @@ class PolledPanel(Panel):
             self.look_now()
 
     async def _looking(self) -> None:
+        slow = self.set_timer(_SLOW, partial(self._show_loading, True))
         try:
             while True:
                 self._looks_again = False
@@ -205,7 +279,13 @@ class PolledPanel(Panel):
                 if not self._looks_again:
                     return
         finally:
+            slow.stop()
+            self._show_loading(False)
             self._is_looking = False
+
+    def _show_loading(self, is_loading: bool) -> None:
+        if self.head is not None:
+            self.head.show_loading(is_loading)
 
 
 class PagePanel(PolledPanel):
@@ -224,7 +304,7 @@ class PagePanel(PolledPanel):
         """Which file, and in what state, was read last; None: it is read at the next look."""
         self._scroll: float | None = None
         """Where to go when there is something to see."""
-        self.head = HeadLine()
+        self.head: HeadLine = HeadLine()
         self.page = PanelPage(self.lines, id="page")
 
     def compose(self) -> ComposeResult:
@@ -331,7 +411,7 @@ class KeyHints(LineCanvas, can_focus=False):
             return (), False
         spans: list[Span] = []
         for key, words in self._hints:
-            hint: list[Span] = [(" · " if spans else " ", "faint"), (key, "key")]
+            hint: list[Span] = [(f" {BETWEEN} " if spans else " ", "faint"), (key, "key")]
             hint.append((f" {words}", "faint"))
             if width_of((*spans, *hint)) > self.size.width:
                 break

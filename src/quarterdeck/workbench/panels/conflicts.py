@@ -1,6 +1,6 @@
 """Conflicts between agents: a matrix of who changes what another changes, and an order to land."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,10 +18,11 @@ from quarterdeck.wire.terminal_text import count_columns, cut_to_width
 from quarterdeck.wire.worktree_events import ChangesCounted, WorktreeReleased
 from quarterdeck.wire.worktrees import ConflictFile, ConflictKind
 
+from ..rendering import glyphs
 from ..rendering.lines import Line, Span, clip, wrap
 from ..sanitize import sanitize_line, sanitize_text
 from ..widgets.lines_view import LineCanvas
-from .components import HeadLine, KeyHints, PolledPanel
+from .components import HeadLine, KeyHints, PolledPanel, empty_lines, problem_lines
 from .panel import Panel, PanelOptions
 
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ _CELL, _NARROW = 12, 6
 """Cells of a column, and where there is little room."""
 _RANKS: dict[ConflictKind, int] = {"text": 0, "symbol": 1, "file": 2}
 _ROLES: dict[ConflictKind, str] = {"text": "bad", "symbol": "warning", "file": "faint"}
+_SIGNS: dict[ConflictKind, str] = {
+    "text": glyphs.CONFLICT,
+    "symbol": glyphs.WARNING,
+    "file": "=",
+}
 _WORDS: dict[ConflictKind, str] = {
     "text": "cannot be merged",
     "symbol": "same function or class",
@@ -142,7 +148,8 @@ class ConflictMatrix(LineCanvas, can_focus=True):
     def __init__(self) -> None:
         super().__init__(id="matrix")
         self.report = ConflictReport()
-        self.instead: Sequence[str] = ("reading …",)
+        self.instead: Callable[[int], list[Line]] = lambda _: []
+        """What is said, for a width, where there are no agents to compare."""
         """Words that are shown where there are no agents to compare."""
         self.cursor = 0
         self.column = 0
@@ -314,7 +321,7 @@ class ConflictMatrix(LineCanvas, can_focus=True):
     def _lay_out(self, width: int) -> list[_Row]:
         rows: list[_Row] = []
         for problem in self.report.problems:
-            lines = wrap([(f"⚠ {sanitize_text(problem)}", "warning")], width)
+            lines = wrap([(f"{glyphs.CONFLICT} {sanitize_text(problem)}", "warning")], width)
             rows += [_Row(line) for line in lines]
         for number, repository in enumerate(self.report.repositories):
             if rows:
@@ -323,9 +330,7 @@ class ConflictMatrix(LineCanvas, can_focus=True):
             rows += self._details(number, width)
             rows += _order(repository, width)
         if not self.report.repositories:
-            for words in self.instead:
-                lines = wrap([(sanitize_text(words), "faint")], width)
-                rows += [_Row(line) for line in lines]
+            rows += [_Row(line) for line in self.instead(width)]
         return rows
 
     def _matrix(self, number: int, repository: RepositoryConflicts, width: int) -> list[_Row]:
@@ -370,7 +375,7 @@ class ConflictMatrix(LineCanvas, can_focus=True):
     ) -> Line:
         name = cut_to_width(sanitize_line(agent.name, _NAME * 2), _NAME - 1)
         name += " " * (_NAME - count_columns(name))
-        spans: list[Span] = [("▸ " if is_here else "  ", "key"), (name, "strong")]
+        spans: list[Span] = [(f"{glyphs.CURSOR} " if is_here else "  ", "key"), (name, "strong")]
         row = self._rows[self.cursor] if is_here else None
         chosen = (
             row.columns[min(self.column, len(row.columns) - 1)] if row and row.columns else None
@@ -382,7 +387,9 @@ class ConflictMatrix(LineCanvas, can_focus=True):
         if agent.is_landed:
             spans.append((" landed", "good"))
         elif agent.changes is not None:
-            spans.append((f" +{agent.changes.added} −{agent.changes.removed}", "faint"))
+            spans.append(
+                (f" +{agent.changes.added} {glyphs.MINUS}{agent.changes.removed}", "faint")
+            )
         return tuple(spans)
 
     def _details(self, number: int, width: int) -> list[_Row]:
@@ -411,12 +418,11 @@ def _columns(
 
 def _cell_text(one: str, other: str, cells: dict[tuple[str, str], ConflictCell]) -> tuple[str, str]:
     if one == other:
-        return "—", "faint"
+        return glyphs.UNKNOWN, "faint"
     cell = cells.get((one, other))
     if cell is None:
-        return "·", "faint"
-    signs = {"text": "⚠", "symbol": "!", "file": "="}
-    return f"{signs[cell.kind]} {len(cell.files)}", _ROLES[cell.kind]
+        return glyphs.BETWEEN, "faint"
+    return f"{_SIGNS[cell.kind]} {len(cell.files)}", _ROLES[cell.kind]
 
 
 def _file_rows(cell: ConflictCell, width: int) -> list[_Row]:
@@ -480,7 +486,7 @@ class ConflictsPanel(PolledPanel):
         super().__init__(context, options, id=id)
         self._everywhere = options.everywhere
         self._is_waiting = False
-        self.head = HeadLine()
+        self.head: HeadLine = HeadLine()
         self.matrix = ConflictMatrix()
         self.foot = KeyHints()
 
@@ -514,16 +520,23 @@ class ConflictsPanel(PolledPanel):
         try:
             report = await self.context.fleet.conflicts(cwd)
         except QuarterdeckError as error:
-            self.matrix.instead = (f"✗ {error}", "r tries again")
-            report = ConflictReport()
-        else:
-            self.matrix.instead = (
-                "No agents to compare.",
-                "Agents appear here when two of them work on one repository"
-                + (": a shows all repositories." if not self._everywhere else "."),
-            )
+            self._fail(str(error))
+            return
+        hints = [] if self._everywhere else [("a", "shows all repositories")]
+        words = "Conflicts appear here when two agents work on one repository."
+        self.matrix.instead = lambda width: empty_lines(words, hints, width)
+        self.head.show_problem(None)
         self.matrix.show(report)
         self._show_head(report)
+
+    def _fail(self, reason: str) -> None:
+        """Say why it cannot be known; what was known stays."""
+        if self.matrix.report.repositories:
+            self.head.show_problem(reason)
+        else:
+            self.matrix.instead = lambda width: problem_lines(reason, width)
+            self.matrix.show(ConflictReport())
+            self.head.show("conflicts")
 
     def action_reload(self) -> None:
         """Ask again."""
@@ -562,15 +575,15 @@ class ConflictsPanel(PolledPanel):
             for file in pair.files
         ]
         agents = sum(len(repository.agents) for repository in report.repositories)
-        where = " in all repositories" if self._everywhere else ""
-        spans: list[Span] = [(f"  {agents} agent{'s' * (agents != 1)}{where}", "text")]
-        words = {"text": "⚠ cannot be merged", "symbol": "! same symbol", "file": "= same file"}
+        words = {"text": "cannot be merged", "symbol": "same symbol", "file": "same file"}
+        spans: list[Span] = []
         for kind, role in _ROLES.items():
             if count := kinds.count(kind):
-                spans.append((f"  {words[kind]}: {count}", role))
+                spans.append((f"{_SIGNS[kind]} {count} {words[kind]}", role))
         if agents and not kinds:
-            spans.append(("  no conflicts", "good"))
-        self.head.show("conflicts", *spans)
+            spans.append((f"{glyphs.DONE} no conflicts", "good"))
+        spans.append((f"{agents} agent{'s' * (agents != 1)}", "faint"))
+        self.head.show("conflicts everywhere" if self._everywhere else "conflicts", *spans)
 
     def _hear(self, records: "Sequence[Record]") -> None:
         is_due = any(isinstance(record.event, _CHANGING) for record in records)

@@ -19,11 +19,12 @@ from quarterdeck.system.git.command import GitOutput
 from quarterdeck.system.git.repository import GitRepository, expect_repository
 
 from ..rendering.code import find_file_language, highlight_code
+from ..rendering.glyphs import MINUS, TO
 from ..rendering.lines import Line, Span, clip
 from ..sanitize import sanitize_line, sanitize_text
 from ..widgets.lines_view import LineCanvas
 from ..widgets.picker import Picker
-from .components import HeadLine, PolledPanel, problem_lines
+from .components import HeadLine, PolledPanel, empty_lines, problem_lines
 from .file.view import slice_line
 from .panel import Panel, PanelOptions
 from .paths import make_absolute, shorten_path
@@ -184,14 +185,14 @@ def format_patch_path(file: PatchFile) -> str:
     """A file's path as it may be shown."""
     path = sanitize_text(file.path).replace("\n", "\\n")
     if file.old_path is not None and file.old_path != file.path:
-        return sanitize_text(file.old_path).replace("\n", "\\n") + " → " + path
+        return sanitize_text(file.old_path).replace("\n", "\\n") + f" {TO} " + path
     return path
 
 
 def file_row(file: PatchFile, width: int) -> Line:
     """A file in a list; of a long path the end is shown."""
     role = {"new": "good", "deleted": "bad"}.get(file.kind, "warning")
-    counts = f" +{file.added} −{file.removed}"
+    counts = f" +{file.added} {MINUS}{file.removed}"
     path = shorten_path(format_patch_path(file), max(8, width - 2 - len(counts)))
     return ((_KIND_SIGNS[file.kind] + " ", role), (path, "text"), (counts, "faint"))
 
@@ -213,7 +214,7 @@ def patch_page(files: Sequence[PatchFile]) -> PatchPage:
 
 
 def _file_lines(file: PatchFile, page: PatchPage) -> Iterator[tuple[Line, int | None]]:
-    counts = f"  {file.kind}  +{file.added} −{file.removed}"
+    counts = f"  {file.kind}  +{file.added} {MINUS}{file.removed}"
     yield ((format_patch_path(file), "heading"), (counts, "faint")), None
     for note in file.notes:
         yield (("  " + sanitize_text(note).replace("\n", " "), "faint"),), None
@@ -364,7 +365,7 @@ class DiffPanel(PolledPanel):
         self._is_read = False
         self._shows_files: bool | None = None
         self._scroll: int | None = None
-        self.head = HeadLine()
+        self.head: HeadLine = HeadLine()
         self.files = _Files(self)
         self.view = PatchView()
 
@@ -503,7 +504,8 @@ class DiffPanel(PolledPanel):
         if self.changes.problem is not None:
             return PatchPage(lines=problem_lines(self.changes.problem, width))
         against = f" against {sanitize_text(self.changes.against)}" if self.changes.against else ""
-        return PatchPage(lines=[((f"no changes{against}", "faint"),)])
+        hints = [("r", "compares again")]
+        return PatchPage(lines=empty_lines(f"No changes{against}.", hints, width))
 
     def _arrange(self) -> None:
         if not self.is_mounted:
@@ -517,15 +519,15 @@ class DiffPanel(PolledPanel):
 
     def _head(self) -> None:
         changes = self.changes
-        if not self._is_read:
-            self.head.show("comparing …")
+        if not self._is_read or changes.problem is not None:
+            self.head.show(self.title)
             return
         added = sum(file.added for file in changes.files)
         removed = sum(file.removed for file in changes.files)
         one = format_patch_path(changes.files[0]) if len(changes.files) == 1 else ""
-        title = one or f"{len(changes.files)} files"
-        parts = [f"  +{added} −{removed}"]
+        parts = [f"{len(changes.files)} files"] if len(changes.files) > 1 else []
+        parts += [f"+{added} {MINUS}{removed}"] if changes.files else []
         parts += [f"against {sanitize_text(changes.against)}"] if changes.against else []
         parts += ["ignoring whitespace"] if self._ignores_space else []
         parts += ["truncated"] if changes.is_cut else []
-        self.head.show(title, ("  ".join(parts), "faint"))
+        self.head.show(one or self.title, *((part, "faint") for part in parts))

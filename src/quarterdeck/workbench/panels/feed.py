@@ -28,9 +28,11 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.record import encode_event, event_type
 from quarterdeck.wire.terminal_text import count_columns, cut_to_width
 
+from ..rendering import glyphs
 from ..rendering.lines import Line, Span, clip
-from ..sanitize import sanitize_line, sanitize_text
-from ..widgets.lines_view import LineCanvas, LinesView
+from ..sanitize import sanitize_line
+from ..widgets.lines_view import LineCanvas
+from .components import HeadLine, empty_lines, problem_lines
 from .feed_model import FEED_MODES, FeedMode, FeedModel
 from .panel import Panel, PanelOptions
 
@@ -80,11 +82,11 @@ def _look(event: "Event", severity: Severity) -> tuple[str, str]:
     is_good = severity == "info"
     match event:
         case ToolCallStarted():
-            return "▸", "tool"
+            return glyphs.FOLDED, "tool"
         case ToolCallEnded() | PermissionAnswered():
-            return ("✓", "good") if is_good else ("✗", "bad")
+            return (glyphs.DONE, "good") if is_good else (glyphs.FAILED, "bad")
         case PermissionAsked():
-            return "?", "asking"
+            return glyphs.NEEDS_YOU, "asking"
         case QuestionAnswered():
             return "!", "text"
         case SessionSpawned():
@@ -92,11 +94,11 @@ def _look(event: "Event", severity: Severity) -> tuple[str, str]:
         case SessionChanged() | CompactionChanged(status="in_progress"):
             return "~", "faint"
         case Prompted():
-            return "❯", "prompt"
+            return glyphs.PROMPT, "prompt"
         case TurnStarted():
-            return "●", "running"
+            return glyphs.RUNNING, "running"
         case TurnEnded(stop="end_turn"):
-            return "○", "text"
+            return glyphs.IDLE, "text"
         case _:
             return "", _NOTE_ROLES.get(severity, "asking")
 
@@ -111,29 +113,6 @@ class FeedOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields
     mode: FeedMode = "audit"
     agent: str | None = None
     """The name or session of one agent; None: all."""
-
-
-class _Head(LinesView, can_focus=False):
-    def __init__(self, panel: "FeedPanel") -> None:
-        super().__init__(classes="panel-head")
-        self._panel = panel
-
-    def lines(self, width: int) -> list[Line]:
-        """See ``LinesView``."""
-        panel = self._panel
-        spans: list[Span] = []
-        for number, mode in enumerate(FEED_MODES, 1):
-            is_on = mode == panel.activity.mode
-            spans.append(
-                (f"{number} {mode}{'◂' if is_on else ''}  ", "strong" if is_on else "faint")
-            )
-        agent = panel.context.roster.find(panel.activity.agent)
-        spans.append((sanitize_line(agent.name, 30) if agent else "all agents", "text"))
-        if panel.is_paused:
-            spans.append((f"  ‖ paused, {panel.missed} more", "warning"))
-        elif not panel.activity.is_at_end:
-            spans.append((f"  {panel.missed} more below: end", "warning"))
-        return [clip(tuple(spans), width)]
 
 
 class _Rows(LineCanvas, can_focus=True):
@@ -166,8 +145,8 @@ class _Rows(LineCanvas, can_focus=True):
         """See ``LineCanvas``: only what is in view is worked out."""
         records = self._panel.activity.records
         if y >= len(records):
-            words = "" if y or not self._panel.is_read else "no entries yet"
-            return ((words, "faint"),), False
+            lines = self._panel.instead(self.scrollable_content_region.width)
+            return (lines[y] if not records and y < len(lines) else ()), False
         record = records[y]
         agent = self._panel.context.roster.find(record.session)
         name = agent.name if agent is not None else record.session
@@ -253,6 +232,7 @@ class FeedPanel(Panel):
         ),
         Binding("p", "pause", "pause or resume"),
         Binding("f", "only", "show only this entry's agent, or all agents"),
+        Binding("r", "reload", "read the end of the log again"),
     ]
 
     def __init__(self, context: Any, options: FeedOptions, *, id: str | None = None) -> None:
@@ -263,15 +243,17 @@ class FeedPanel(Panel):
         """The log has been read at least once."""
         self.missed = 0
         """How many came that are not shown."""
+        self._problem: str | None = None
+        self.head = HeadLine()
 
     def compose(self) -> ComposeResult:
         """The parts."""
-        yield _Head(self)
+        yield self.head
         yield _Rows(self)
 
     def on_mount(self) -> None:
         """Listen, and read the end of the log."""
-        self._head, self._rows = self.query_one(_Head), self.query_one(_Rows)
+        self._rows = self.query_one(_Rows)
         self.context.listeners.append(self._hear)
         self._unwatch = self.context.roster.watch(self._names_changed)
         self.show(self.options.mode, self.options.agent)
@@ -325,7 +307,7 @@ class FeedPanel(Panel):
             self.catch_up()
         else:
             self.is_paused = True
-            self._head.update()
+            self._show_head()
 
     def action_only(self) -> None:
         """Only the agent of the line under the cursor, or all again."""
@@ -354,31 +336,64 @@ class FeedPanel(Panel):
         activity = self.activity
         if self.is_paused or not activity.is_at_end:
             self.missed += sum(activity.fits(record) for record in records)
-            self._head.update()
+            self._show_head()
             return
         came, dropped = activity.live(records, may_drop=self._rows.is_following)
         if not activity.is_at_end:
             self.missed += sum(activity.fits(record) for record in records)
-            self._head.update()
+            self._show_head()
         elif came:
             self._rows.moved(-dropped)
 
+    def action_reload(self) -> None:
+        """Read the end of the log again."""
+        self.catch_up()
+
+    def instead(self, width: int) -> list[Line]:
+        """What is said where there are no entries."""
+        if self._problem is not None:
+            return problem_lines(self._problem, width)
+        if not self.is_read:
+            return []
+        if self.activity.agent is not None:
+            return empty_lines("This agent has no entries yet.", [("f", "shows all agents")], width)
+        words = f"What agents do appears here ({self.activity.mode})."
+        return empty_lines(
+            words, [("1-4", "shows other entries"), ("ctrl+t", "starts an agent")], width
+        )
+
+    def _show_head(self) -> None:
+        agent = self.context.roster.find(self.activity.agent)
+        facts: list[Span] = []
+        if self.is_paused:
+            facts.append((f"paused, p resumes, {self.missed} more", "warning"))
+        elif not self.activity.is_at_end:
+            facts.append((f"{self.missed} more below, end", "warning"))
+        facts.append((sanitize_line(agent.name, 30), "text") if agent else ("all agents", "faint"))
+        modes = " ".join(f"{number} {mode}" for number, mode in enumerate(FEED_MODES, 1))
+        self.head.show_problem(self._problem if self.activity.records else None)
+        self.head.show(self.title, *facts, (modes, "faint"))
+
     async def _read(self, activity: FeedModel) -> None:
+        self.head.show_loading(True)
         try:
             await activity.start(self.context.fleet)
+            self._problem = None
         except QuarterdeckError as error:
-            self.notify(sanitize_text(str(error)), severity="error", markup=False)
+            self._problem = str(error)
         self.is_read = True
+        self.head.show_loading(False)
         if activity is self.activity:
-            self._head.update()
+            self._show_head()
             self._rows.update()
 
     async def _read_older(self, activity: FeedModel) -> None:
         try:
             came = await activity.older(self.context.fleet)
         except QuarterdeckError as error:
-            self.notify(sanitize_text(str(error)), severity="error", markup=False)
+            self._problem = str(error)
+            self._show_head()
             return
         if activity is self.activity:
-            self._head.update()
+            self._show_head()
             self._rows.moved(came)

@@ -10,13 +10,15 @@ from textual.binding import Binding, BindingType
 
 from quarterdeck.wire.clock import WallClock
 from quarterdeck.wire.errors import QuarterdeckError
-from quarterdeck.wire.terminal_text import format_age
+from quarterdeck.wire.terminal_text import count_noun, format_age
 
+from ..rendering.glyphs import FAILED
 from ..rendering.lines import Line, Span
 from ..sanitize import sanitize_line, sanitize_text
 from ..widgets.picker import Picker
-from .components import AskBar, HeadLine, PolledPanel
+from .components import AskBar, HeadLine, PolledPanel, empty_lines, problem_lines
 from .panel import PanelOptions
+from .paths import format_path
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -104,6 +106,7 @@ def _key(past: "HistorySession") -> str:
 class HistoryPanel(PolledPanel):
     """The past of Claude Code, Codex, Gemini and OpenCode in this directory; looks when shown."""
 
+    has_head: ClassVar[bool] = False
     options_type: ClassVar[type[PanelOptions]] = HistoryOptions
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("g", "resume", "import and resume it"),
@@ -118,7 +121,7 @@ class HistoryPanel(PolledPanel):
         self.everywhere = options.everywhere
         self.environment: dict[str, str] = dict(os.environ)
         """Tells where the agents keep their sessions."""
-        self.head = HeadLine()
+        self.head: HeadLine = HeadLine()
         self.list = SessionList(context.clock, id="past")
         self.bar = AskBar()
         self.words = ""
@@ -157,35 +160,43 @@ class HistoryPanel(PolledPanel):
             history = AgentHistory.of(self.environment)
             listed = await history.list(where, limit=_MOST)
         except QuarterdeckError as error:
-            self.head.show("sessions", (f"  {sanitize_text(str(error))}", "bad"))
+            self._fail(str(error))
             return
         found: dict[HistorySession, str] = {}
         if self.words:
             hits = history.search(self.words, listed.sessions, limit=_MOST)
             found = {hit.past: hit.snippet async for hit in hits}
         some = tuple(found) if self.words else listed.sessions
+        self.head.show_problem(None)
+        width = self.list.scrollable_content_region.width
         notices = [_failure(agent, reason) for agent, reason in listed.failures.items()]
         if not some:
-            notices.append(((self._nothing(), "faint"),))
+            notices += empty_lines(*self._nothing(), width)
         self.list.take(some, notices, places=self.everywhere, snippets=found)
         self._say(len(some), len(listed.sessions))
 
     def _say(self, some: int, every: int) -> None:
-        place = "all directories" if self.everywhere else sanitize_text(self.context.cwd)
-        count = f"{some} session{'s' * (some != 1)}"
-        notices = (
-            f"{count} of {every} with {sanitize_line(self.words, 40)}" if self.words else count
-        )
-        self.head.show(place, (f"  {notices if every else 'none yet'}", "faint"))
+        place = "all directories" if self.everywhere else format_path("/nowhere", self.context.cwd)
+        count = f"{some:,} of {every:,} sessions" if self.words else count_noun(every, "session")
+        words = f"with {sanitize_line(self.words, 40)}" if self.words else ""
+        self.head.show("history", (words, "text"), (count, "faint"), (place, "faint"))
 
-    def _nothing(self) -> str:
+    def _fail(self, reason: str) -> None:
+        """Say why there is no list; one that is there already stays."""
+        self.head.show("history")
+        if self.list.sessions:
+            self.head.show_problem(reason)
+        else:
+            width = self.list.scrollable_content_region.width
+            self.list.take((), problem_lines(reason, width), places=False)
+
+    def _nothing(self) -> tuple[str, list[tuple[str, str]]]:
+        """What is said where no session is, and the keys that change that."""
         if self.words:
-            return "No session contains all these words; press escape to show all."
-        return (
-            "No sessions yet."
-            if self.everywhere
-            else "No sessions in this directory; press a to show all"
-        )
+            return "No session contains all these words.", [("esc", "shows all")]
+        if self.everywhere:
+            return "No sessions of other agents yet.", [("r", "looks again")]
+        return "No sessions of other agents in this directory.", [("a", "shows all directories")]
 
     def on_picker_chosen(self, event: Picker.Chosen) -> None:
         """Take the session into the log and show it."""
@@ -253,4 +264,4 @@ class HistoryPanel(PolledPanel):
 
 
 def _failure(agent: str, reason: str) -> Line:
-    return ((f"{agent}: {sanitize_text(reason)}", "bad"),)
+    return ((f"{FAILED} {agent}: {sanitize_text(reason)}", "bad"),)

@@ -12,7 +12,7 @@ from quarterdeck.wire.terminal_text import count_noun
 
 from ..rendering.lines import Line, text_of
 from ..sanitize import sanitize_line, sanitize_text
-from .components import PagePanel, problem_lines
+from .components import PagePanel, empty_lines, problem_lines
 from .file.model import FilePanelReadError, FileReader
 from .panel import Panel, PanelOptions
 from .paths import format_path, safe_path
@@ -193,11 +193,11 @@ class MarkdownPanel(PagePanel):
         from ..rendering.markdown import markdown_lines
 
         if self.path is None:
-            return [(("no file; press enter on one in the file tree", "faint"),)]
+            hints = [("/open markdown path=PATH", "opens one")]
+            return empty_lines("No Markdown file is open.", hints, width)
         if self._source is None:
-            notice = [(("reading …", "faint"),)]
             problem = f"cannot show {self.path!r}: {self._problem}."
-            return problem_lines(problem, width) if self._problem else notice
+            return problem_lines(problem, width) if self._problem else []
         lines = markdown_lines(self._source, max(10, width))
         if self._is_cut:
             lines = [*lines, (("… truncated; view it as a file to see the rest", "faint"),)]
@@ -216,16 +216,15 @@ class MarkdownPanel(PagePanel):
     def show_head(self) -> None:
         """See ``PagePanel``."""
         if self.path is None:
-            self.head.show("no file")
+            self.head.show("markdown")
             return
         path = format_path(self.context.cwd, self.path)
-        notice = f"  {count_noun(len(self.links), 'link')} (n)" if self.links else ""
+        notice, role = (f"{count_noun(len(self.links), 'link')}, n" if self.links else ""), "faint"
         if self.at is not None and self.at < len(self.links):
             target = sanitize_line(self.links[self.at].target, 80)
-            notice = f"  link {self.at + 1}/{len(self.links)}: {target} (enter opens)"
-        problem = f"  ✗ {sanitize_text(self._problem)}" if self._problem and self._source else ""
-        back = "  b: back" if self._back else ""
-        self.head.show(path, (problem, "bad"), (notice, "text"), (back, "faint"))
+            notice, role = f"link {self.at + 1}/{len(self.links)}, enter: {target}", "text"
+        self.head.show_problem(self._problem if self._source is not None else None)
+        self.head.show(path, (notice, role), ("b back" if self._back else "", "faint"))
 
 
 def _read(reader: FileReader) -> tuple[str, list[MarkdownLink], bool]:

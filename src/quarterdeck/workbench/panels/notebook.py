@@ -12,10 +12,11 @@ from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.terminal_text import count_noun
 
 from ..rendering.code import highlight_code
+from ..rendering.glyphs import RULE, WALL
 from ..rendering.lines import Line, clip, indented, wrap
 from ..rendering.markdown import markdown_lines
 from ..sanitize import sanitize_line, sanitize_text
-from .components import PagePanel, problem_lines
+from .components import PagePanel, empty_lines, problem_lines
 from .file.model import FilePanelReadError, FileReader
 from .panel import Panel, PanelOptions
 from .paths import format_path
@@ -87,7 +88,7 @@ def cell_lines(cell: NotebookCell, language: str, width: int) -> Iterator[Line]:
     """The lines of a cell: its head, its source, its outputs."""
     number = " " if cell.count is None else str(cell.count)
     head = f"[{number}] code" if cell.kind == "code" else sanitize_line(cell.kind, 40)
-    yield ((f"── {head} ", "faint"),)
+    yield ((f"{RULE * 2} {head} ", "faint"),)
     if cell.kind == "markdown":
         yield from markdown_lines(sanitize_text(cell.source), max(10, width))
     else:
@@ -97,7 +98,7 @@ def cell_lines(cell: NotebookCell, language: str, width: int) -> Iterator[Line]:
     for role, text in cell.outputs:
         for line in sanitize_text(text).split("\n"):
             lines = wrap([(line, role)], max(1, width - 2))
-            yield from indented(lines, ("│ ", "faint"), ("│ ", "faint"))
+            yield from indented(lines, (f"{WALL} ", "faint"), (f"{WALL} ", "faint"))
     yield ()
 
 
@@ -240,29 +241,27 @@ class NotebookPanel(PagePanel):
         """See ``PagePanel``."""
         self._tops = []
         if self.path is None:
-            return [(("no notebook", "faint"),)]
+            hints = [("/open notebook path=PATH", "opens one")]
+            return empty_lines("No notebook is open.", hints, width)
         if self._notebook is None:
-            notice = [(("reading …", "faint"),)]
-            return problem_lines(self._problem, width) if self._problem else notice
-        lines: list[Line] = problem_lines(self._problem, width) if self._problem else []
+            return problem_lines(self._problem, width) if self._problem else []
+        lines: list[Line] = []
         for cell in self._notebook.cells:
             self._tops.append(len(lines))
             language = self._notebook.language
             lines += [clip(line, width) for line in cell_lines(cell, language, width)]
         if not self._notebook.cells:
-            lines.append((("this notebook has no cells", "faint"),))
+            lines += empty_lines("This notebook has no cells.", [("v", "shows the file")], width)
         if self._notebook.left_out:
             lines.append(((f"… {self._notebook.left_out:,} more cells", "faint"),))
         return lines
 
     def show_head(self) -> None:
         """See ``PagePanel``."""
-        path = "no notebook" if self.path is None else format_path(self.context.cwd, self.path)
-        cells = (
-            f"  {count_noun(len(self._notebook.cells), 'cell')}"
-            if self._notebook is not None
-            else ""
-        )
+        path = "notebook" if self.path is None else format_path(self.context.cwd, self.path)
+        found = self._notebook
+        cells = count_noun(len(found.cells), "cell") if found is not None else ""
+        self.head.show_problem(self._problem if found is not None else None)
         self.head.show(path, (cells, "faint"))
 
 

@@ -21,12 +21,14 @@ from textual.binding import Binding, BindingType
 
 from quarterdeck.system.environment import child_environment, find_own_program
 from quarterdeck.wire.clock import MonotonicClock
+from quarterdeck.wire.terminal_text import count_noun
 
+from ..rendering.glyphs import CUT, UNKNOWN, WARNING
 from ..rendering.lines import Line, clip
 from ..sanitize import sanitize_line
-from .components import PanelPage, PolledPanel
+from .components import HeadLine, PanelPage, PolledPanel, empty_lines
 from .panel import NoOptions
-from .usage import draw_bar
+from .usage import draw_gauge
 
 __all__ = [
     "MachineSample",
@@ -36,6 +38,10 @@ __all__ = [
     "group_processes",
     "system_lines",
 ]
+
+
+_HIGH = 0.9
+"""Above this part something is nearly full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,13 +259,12 @@ def system_lines(
     sample: MachineSample, names: Callable[[str], str | None], width: int
 ) -> list[Line]:
     """The page; ``names`` gives the agent that works alone in a directory."""
-    length = max(4, min(40, width - 38))
-    load = "unknown" if sample.load is None else "  ".join(f"{one:.2f}" for one in sample.load)
+    length = max(4, min(100, width - 38))
     lines: list[Line] = [
-        _gauge("cpu", sample.cpu, f"of {sample.processors} processors", length),
+        _gauge("cpu", sample.cpu, f"of {count_noun(sample.processors, 'processor')}", length),
         _amount("memory", sample.memory, length),
         _amount("disk", sample.disk, length),
-        (("load    ", "faint"), (load, "text"), ("  (1, 5, 15 min)", "faint")),
+        _load_line(sample.load),
         (),
     ]
     lines += _group_lines(sample.groups, names, width)
@@ -270,37 +275,56 @@ def _group_lines(
     groups: tuple[ProcessGroup, ...] | None, names: Callable[[str], str | None], width: int
 ) -> Iterable[Line]:
     if groups is None:
-        yield (("agent processes are unknown: this host cannot list them", "faint"),)
+        yield from empty_lines(
+            "The processes of agents appear here when a host runs.",
+            [("/host", "starts one")],
+            width,
+        )
         return
     total = sum(group.count for group in groups)
     cpu = sum(group.cpu or 0 for group in groups)
     memory = format_bytes(sum(group.memory for group in groups))
     noun = "process" if total == 1 else "processes"
-    yield ((f"agents: {total} {noun}  {cpu:.0%} of a cpu  {memory}", "strong"),)
+    summary = f"  {total} {noun}, {format_percent(cpu)} of a cpu, {memory}"
+    yield (("agents", "strong"), (summary, "faint"))
+    yield (("   cpu    memory  count  process", "faint"),)
     for group in groups:
         name = names(group.place) if group.place is not None else None
-        share = "    -" if group.cpu is None else f"{group.cpu:>5.0%}"
+        share = UNKNOWN if group.cpu is None else format_percent(group.cpu)
         description = sanitize_line(group.name, 40) + (
             f" ({sanitize_line(name, 40)})" if name else ""
         )
-        figures = f"{share} {format_bytes(group.memory):>8} {group.count:>4}×  "
+        figures = f"{share:>6} {format_bytes(group.memory):>9} {group.count:>6}  "
         yield ((figures, "text"), (description, "strong"), (f"  {group.pid}", "faint"))
 
 
 def _gauge(label: str, part: float | None, description: str, length: int) -> Line:
     if part is None:
-        return ((f"{label:<8}", "faint"), ("measuring …", "faint"))
-    role = "warning" if part > 0.9 else "running"
+        return ((f"{label:<8}", "faint"), (f"measuring {CUT}", "faint"))
+    role = "warning" if part > _HIGH else "running"
+    sign = f"{WARNING} " if part > _HIGH else "  "
     return (
         (f"{label:<8}", "faint"),
-        (draw_bar(part, length), role),
-        (f" {part:>4.0%}  {description}", "text"),
+        (draw_gauge(part, length), role),
+        (f" {format_percent(part):>5} ", "text"),
+        (sign, "warning"),
+        (description, "faint"),
     )
+
+
+def _load_line(load: tuple[float, float, float] | None) -> Line:
+    figures = UNKNOWN if load is None else "  ".join(f"{one:.2f}" for one in load)
+    return (("load    ", "faint"), (figures, "text"), ("  1, 5, 15 min", "faint"))
+
+
+def format_percent(part: float) -> str:
+    """A part of 1 in percent."""
+    return f"{part * 100:.0f} %"
 
 
 def _amount(label: str, pair: tuple[int, int] | None, length: int) -> Line:
     if pair is None or not pair[1]:
-        return ((f"{label:<8}", "faint"), ("unknown", "faint"))
+        return ((f"{label:<8}", "faint"), (UNKNOWN, "faint"))
     description = f"{format_bytes(pair[0])} of {format_bytes(pair[1])}"
     return _gauge(label, pair[0] / pair[1], description, length)
 
@@ -378,6 +402,7 @@ def _content(path: Path) -> str:
 class SystemPanel(PolledPanel):
     """Looks every two seconds while it can be seen."""
 
+    has_head: ClassVar[bool] = False
     EVERY: ClassVar[float | None] = 2.0
     BINDINGS: ClassVar[list[BindingType]] = [Binding("r", "reload", "refresh")]
 
@@ -385,11 +410,16 @@ class SystemPanel(PolledPanel):
         super().__init__(context, options, id=id)
         self._sampler = MachineSampler()
         self.sample: MachineSample | None = None
+        self.head: HeadLine = HeadLine()
         self.page = PanelPage(self._lines, id="page")
 
     def compose(self) -> ComposeResult:
         """The parts."""
-        yield self.page
+        yield from (self.head, self.page)
+
+    def on_mount(self) -> None:
+        """Say what it is."""
+        self.head.show(self.title)
 
     def focus_target(self) -> PanelPage:
         """See ``PolledPanel``."""
@@ -402,6 +432,11 @@ class SystemPanel(PolledPanel):
         self.sample = await asyncio.to_thread(self._sampler.sample, host, self.context.cwd)
         if self.is_mounted:
             self.page.update()
+            self._show_head(self.sample)
+
+    def _show_head(self, sample: MachineSample) -> None:
+        processors = count_noun(sample.processors, "processor")
+        self.head.show(self.title, (processors, "faint"), ("every 2s", "faint"))
 
     def action_reload(self) -> None:
         """Look now."""
@@ -409,7 +444,7 @@ class SystemPanel(PolledPanel):
 
     def _lines(self, width: int) -> list[Line]:
         if self.sample is None:
-            return [(("measuring …", "faint"),)]
+            return []
         return system_lines(self.sample, self._agent_in, width)
 
     def _agent_in(self, directory: str) -> str | None:

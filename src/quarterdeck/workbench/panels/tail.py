@@ -21,10 +21,10 @@ from textual.message import Message
 
 from quarterdeck.wire.terminal_text import count_noun
 
-from ..rendering.lines import Line, clip
+from ..rendering.lines import Line, Span, clip
 from ..sanitize import sanitize_line, sanitize_text
 from ..widgets.lines_view import LineCanvas
-from .components import AskBar, HeadLine, PolledPanel
+from .components import AskBar, HeadLine, PolledPanel, empty_lines
 from .panel import PanelOptions
 from .paths import format_path, make_absolute
 
@@ -258,6 +258,8 @@ class _Lines(LineCanvas):
         super().__init__(id="lines")
         self._lines: list[str] = []
         self._partial = ""
+        self.instead: tuple[str, list[tuple[str, str]]] = ("", [])
+        """What is said where there are no lines, and keys."""
 
     def show(self, lines: list[str], partial: str, *, follows: bool, gone: int) -> None:
         """Show these; ``gone`` lines are no more at the top, and the others stay where they are."""
@@ -314,6 +316,9 @@ class _Lines(LineCanvas):
 
     def line_at(self, y: int) -> tuple[Line, bool]:
         """See ``LineCanvas``."""
+        if not self._lines and not self._partial and self.instead[0]:
+            lines = empty_lines(*self.instead, self.scrollable_content_region.width)
+            return (lines[y] if y < len(lines) else ()), False
         if y < len(self._lines):
             text, role = self._lines[y], "text"
         elif y == len(self._lines) and self._partial:
@@ -335,6 +340,7 @@ class TailPanel(PolledPanel):
         Binding("slash", "filter", "filter lines"),
         Binding("escape", "clear_filter", "clear the filter", show=False),
         Binding("c", "clear", "clear"),
+        Binding("r", "reload", "read the file again"),
     ]
 
     def __init__(self, context: Any, options: TailOptions, *, id: str | None = None) -> None:
@@ -345,7 +351,7 @@ class TailPanel(PolledPanel):
         self._shown: tuple[int, int, str] = (0, 0, "")
         self._shown_lines: list[str] = []
         self._polling = asyncio.Lock()
-        self.head = HeadLine()
+        self.head: HeadLine = HeadLine()
         self.view = _Lines()
         self.bar = AskBar()
 
@@ -356,6 +362,7 @@ class TailPanel(PolledPanel):
     def on_mount(self) -> None:
         """Say what is looked at."""
         self._head()
+        self._update()
 
     async def on_unmount(self) -> None:
         """Let go of the file."""
@@ -418,6 +425,16 @@ class TailPanel(PolledPanel):
         """Clear the filter."""
         self._filter("")
 
+    async def action_reload(self) -> None:
+        """Start again with the end of the file."""
+        path = self.tail.path if self.tail is not None else None
+        async with self._polling:
+            if self.tail is not None:
+                self.tail.close()
+            self.tail = self._tail_of(path)
+        self._update()
+        self.look_now()
+
     def action_clear(self) -> None:
         """Forget what came so far."""
         if self.tail is not None:
@@ -453,7 +470,11 @@ class TailPanel(PolledPanel):
 
     def _update(self) -> None:
         tail = self.tail
-        if tail is None or not self.is_mounted:
+        if not self.is_mounted:
+            return
+        self.view.instead = self._instead()
+        if tail is None:
+            self.view.show([], "", follows=False, gone=0)
             return
         lines, words = list(tail.lines), self.words.casefold()
         if words:
@@ -466,22 +487,32 @@ class TailPanel(PolledPanel):
         self.view.show(lines, tail.partial, follows=self.follows, gone=gone)
         self._head()
 
+    def _instead(self) -> tuple[str, list[tuple[str, str]]]:
+        """What is said where there are no lines, and the keys that change that."""
+        tail = self.tail
+        if tail is None:
+            return "No file is followed.", [("/tail PATH", "follows one")]
+        if tail.state == "missing":
+            return "The file does not exist yet.", [("r", "looks again; it does so by itself")]
+        if self.words and tail.lines:
+            return "No line has these words.", [("esc", "clears the filter")]
+        return "No lines yet.", [("r", "reads the file again")]
+
     def _head(self) -> None:
         tail = self.tail
         if tail is None:
-            self.head.show("no file", ("  set the path option of the panel", "faint"))
+            self.head.show("tail")
             return
-        state_text = {
-            "missing": "does not exist; waiting for it",
-            "unreadable": f"cannot read: {sanitize_text(tail.reason)}",
-            "reading": "following" if self.follows else "paused (f: follow)",
-        }[tail.state]
-        parts = [state_text, count_noun(tail.taken, "line")]
+        is_unreadable = tail.state == "unreadable"
+        self.head.show_problem(f"cannot read: {tail.reason}" if is_unreadable else None)
+        state: Span = ("following", "running") if self.follows else ("paused, f follows", "warning")
+        if tail.state != "reading":
+            state = ("" if is_unreadable else "waits for the file", "warning")
+        parts = [f"filter: {sanitize_text(self.words)}"] if self.words else []
+        parts.append(count_noun(tail.taken, "line"))
         if tail.taken > len(tail.lines):
             parts.append(f"last {len(tail.lines):,} shown")
         if tail.skipped:
             parts.append(f"{tail.skipped:,} bytes skipped")
-        if self.words:
-            parts.append(f"filter: {sanitize_text(self.words)}")
-        role = {"missing": "warning", "unreadable": "bad"}.get(tail.state, "faint")
-        self.head.show(format_path(self.context.cwd, tail.path), ("  " + " · ".join(parts), role))
+        path = format_path(self.context.cwd, tail.path)
+        self.head.show(path, state, *((part, "faint") for part in parts))

@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from quarterdeck.system.errors import GitError, NotARepositoryError
 from quarterdeck.system.git.repository import ask_git
 
+from ..rendering.glyphs import CUT, FOLDED, UNFOLDED
 from ..rendering.lines import Line
 from ..sanitize import sanitize_text
 from ..widgets.picker import Picker
@@ -71,10 +72,10 @@ class TreePanel(PolledPanel):
         self.words = ""
         self._rows: dict[str, TreeRow] = {}
         self._found: FoundPaths | None = None
-        self._git = "git …"
+        self._git = ""
         self._is_due = False
         self._unwatch = lambda: None
-        self.head = HeadLine()
+        self.head: HeadLine = HeadLine()
         self.picker: Picker = _Rows(self)
         self.bar = AskBar()
 
@@ -226,7 +227,7 @@ class TreePanel(PolledPanel):
     def _filtered(self) -> list[TreeRow]:
         root = self.tree_model.root
         if self._found is None:
-            return [TreeRow(key="…", depth=0, name="reading …", kind="note")]
+            return [TreeRow(key="…", depth=0, name=f"loading {CUT}", kind="note")]
         paths, more = self._found.matching(self.words)
         marks = self.tree_model.marks
         rows = [
@@ -243,7 +244,7 @@ class TreePanel(PolledPanel):
         if more or self._found.is_cut:
             note = f"… {more:,} more" if more else "… too many files; only the first were searched"
             rows.append(TreeRow(key="…", depth=0, name=note, kind="note"))
-        return rows or [TreeRow(key="…", depth=0, name="no matches", kind="note")]
+        return rows or [TreeRow(key="…", depth=0, name="no matches; esc clears", kind="note")]
 
     def _after_toggle(self) -> None:
         self._update()
@@ -270,8 +271,8 @@ class TreePanel(PolledPanel):
 
     def _head(self) -> None:
         root = format_path("/nowhere", self.tree_model.root)
-        words = f"  filter: {sanitize_text(self.words)}" if self.words else ""
-        self.head.show(root, (words, "text"), (f"  {self._git}", "faint"))
+        words = f"filter: {sanitize_text(self.words)}" if self.words else ""
+        self.head.show(root, (words, "text"), (self._git, "faint"))
 
 
 def _listed(root: str) -> list[str] | None:
@@ -292,7 +293,7 @@ def _line(row: TreeRow) -> Line:
             return (
                 mark,
                 indent,
-                ("▾ " if row.is_open else "▸ ", "faint"),
+                (f"{UNFOLDED if row.is_open else FOLDED} ", "faint"),
                 (row.name + "/", "strong"),
             )
         case "file":

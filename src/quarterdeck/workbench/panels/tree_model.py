@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from quarterdeck.system.git.repository import expect_repository
 
+from ..rendering.glyphs import CUT, FAILED, POINT
 from ..sanitize import sanitize_text
 
 __all__ = [
@@ -142,7 +143,7 @@ class FileTree:
         for path in marks:
             parent = os.path.dirname(path)  # noqa: PTH120 - a name may be no valid text
             while len(parent) >= len(self.root) and parent not in above and parent != "/":
-                above[parent] = "•"
+                above[parent] = POINT
                 parent = os.path.dirname(parent)  # noqa: PTH120
         self._marked_above = above
 
@@ -166,10 +167,10 @@ class FileTree:
     def _rows(self, path: str, depth: int) -> Iterator[TreeRow]:
         found = self._known.get(path)
         if found is None:
-            yield _note(path, depth, "reading …")
+            yield _note(path, depth, f"loading {CUT}")
             return
         if found.problem is not None:
-            yield _note(path, depth, f"✗ {sanitize_text(found.problem)}")
+            yield _note(path, depth, f"{FAILED} {sanitize_text(found.problem)}")
             return
         if not found.entries:
             yield _note(path, depth, "(empty)")

@@ -2,18 +2,29 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from quarterdeck.wire.clock import format_local_time
-from quarterdeck.wire.terminal_text import count
+from quarterdeck.wire.terminal_text import count, count_noun
 
 from ..rendering.agent_rows import format_money
+from ..rendering.glyphs import (
+    BAR_EIGHTHS,
+    BLOCK,
+    FREE,
+    LEVELS,
+    UNKNOWN,
+    USED,
+    WALL,
+    WARNING,
+)
 from ..rendering.lines import Line, Span, clip, width_of
 from ..sanitize import sanitize_line
-from .components import PanelPage, PolledPanel
+from .components import HeadLine, PanelPage, PolledPanel, empty_lines
 from .panel import PanelOptions
 
 if TYPE_CHECKING:
@@ -28,6 +39,9 @@ __all__ = [
     "UsageShare",
     "compute_shares",
     "draw_bar",
+    "draw_columns",
+    "draw_gauge",
+    "format_costs",
     "usage_lines",
 ]
 
@@ -36,9 +50,14 @@ GROUPINGS: tuple[Grouping, ...] = ("agent", "model", "day")
 
 _MINUTE = 60_000_000
 _MINUTES = 60
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
-_LEVELS = "▁▂▃▄▅▆▇█"
-_TITLES = {"agent": "by agent", "model": "by model", "day": "by day of last activity"}
+_AXIS = 7
+"""Cells before a chart."""
+_CHART_ROWS = 4
+_LEAST_BAR = 10
+_GAUGE = 8
+"""Cells of a bar that shows how full a context is."""
+_FULL = 0.9
+_TITLES = {"agent": "by agent", "model": "by model", "day": "by day"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,16 +146,26 @@ def draw_bar(part: float, width: int) -> str:
     if part > 0 and not filled:
         filled = 1  # little is not nothing
     whole, rest = divmod(filled, 8)
-    return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(width)
+    return (BLOCK * whole + (BAR_EIGHTHS[rest - 1] if rest else "")).ljust(width)
 
 
-def draw_sparkline(values: Sequence[int]) -> str:
-    """One character for each figure; nothing is a point."""
+def draw_gauge(part: float, width: int) -> str:
+    """How much of something is used, of exactly so many cells."""
+    used = round(max(0.0, min(1.0, part)) * width)
+    if part > 0 and not used and width > 0:
+        used = 1
+    return USED * used + FREE * (max(0, width) - used)
+
+
+def draw_columns(values: Sequence[int], height: int, wide: int = 1) -> list[str]:
+    """A column for each figure, from the top row to the bottom; what is more than 0 is seen."""
     most = max(values, default=0)
-    if not most:
-        return "·" * len(values)
-    top = len(_LEVELS) - 1
-    return "".join("·" if not value else _LEVELS[value * top // most] for value in values)
+    steps = [max(1, round(value / most * height * 8)) if value else 0 for value in values]
+    rows: list[str] = []
+    for below in range(height - 1, -1, -1):
+        cells = (max(0, min(8, step - below * 8)) for step in steps)
+        rows.append("".join((LEVELS[cell - 1] if cell else " ") * wide for cell in cells))
+    return rows
 
 
 def usage_lines(
@@ -149,49 +178,96 @@ def usage_lines(
 ) -> list[Line]:
     """The whole page."""
     if not agents:
-        return [(("no agents yet; their usage appears here", "faint"),)]
-    everything = _share("all", list(agents))
-    lines: list[Line] = [
-        (("all agents  ", "strong"), (_figures(everything), "text")),
-        _over_time(history, now, width),
-        (),
-        ((f"── {_TITLES[grouping]} (g: change) ", "faint"),),
-    ]
+        hints = [("ctrl+t", "starts an agent"), ("a", "shows archived ones")]
+        return empty_lines("What agents use appears here.", hints, width)
     shares = compute_shares(agents, grouping, day)
-    most = max(share.tokens for share in shares)
-    longest = max(width_of(((sanitize_line(share.name, 80), ""),)) for share in shares)
-    room = min(max(8, longest), max(8, width // 3), 28)
-    for share in shares:
-        lines += _share_lines(share, most, room, width)
+    lines = [*_over_time(history, now, width), (), *_share_lines(shares, grouping, width)]
     return [clip(line, width) for line in lines]
 
 
-def _over_time(history: UsageHistory, now: int, width: int) -> Line:
-    values = history.minutes(now, max(5, min(60, width - 42)))
-    summary = f"  {count(sum(values))} in {len(values)} min, peak {count(max(values))}/min"
-    return (("tokens  ", "faint"), (draw_sparkline(values), "running"), (summary, "faint"))
+def _over_time(history: UsageHistory, now: int, width: int) -> list[Line]:
+    """Tokens of each minute of the last hour, as columns over the whole width."""
+    count_of = max(5, min(_MINUTES, width - _AXIS))
+    values = history.minutes(now, count_of)
+    title = f"tokens a minute, last {len(values)} min"
+    if not any(values):
+        return [((title, "strong"), ("  none since this panel was opened", "faint"))]
+    wide = max(1, (width - _AXIS) // len(values))
+    summary = f"  {count(sum(values))} in all, at most {count(max(values))}"
+    lines: list[Line] = [((title, "strong"), (summary, "faint"))]
+    for at, row in enumerate(draw_columns(values, _CHART_ROWS, wide)):
+        label = count(max(values)) if not at else "0" if at == _CHART_ROWS - 1 else ""
+        lines.append(((f"{label:>{_AXIS - 2}} {WALL}", "faint"), (row, "running")))
+    return lines
 
 
-def _share_lines(share: UsageShare, most: int, room: int, width: int) -> list[Line]:
-    name: Line = clip(((sanitize_line(share.name, 80), "strong"),), room)
-    before: list[Span] = [*name, (" " * (room - width_of(name) + 1), "text")]
-    length = max(4, min(40, width - room - 34))
-    part = share.tokens / most if most else 0.0
-    line: Line = (*before, (draw_bar(part, length), "running"), (" " + _figures(share), "text"))
+class _Column(NamedTuple):
+    """A column of figures, right-aligned below its name."""
+
+    name: str
+    cells: list[str]
+
+    @property
+    def width(self) -> int:
+        return max(map(cell_len, (self.name, *self.cells)))
+
+
+def _share_lines(shares: list[UsageShare], grouping: Grouping, width: int) -> list[Line]:
+    """A row for each share: name, bar, figures; figures that have no room go as a column."""
+    names = [sanitize_line(share.name, 80) for share in shares]
+    room = min(max(8, *map(cell_len, names)), max(8, width // 3), 28)
+    columns = _columns(shares)
+    while len(columns) > 1 and _figures_width(columns) + room + _LEAST_BAR + 1 > width:
+        columns.pop()
+    has_context = any(share.context is not None for share in shares)
+    gauge = _GAUGE if has_context and width - room - _figures_width(columns) > 2 * _GAUGE + 8 else 0
+    length = max(0, width - room - 1 - _figures_width(columns) - (gauge + 10 if gauge else 0))
+    head = _TITLES[grouping].ljust(room + 1 + length)[: room + 1 + length]
+    titles = "".join(f"  {column.name:>{column.width}}" for column in columns)
+    gauge_title = f"  {'context':<{gauge + 8}}" if gauge else ""
+    lines: list[Line] = [((head, "strong"), (titles + gauge_title, "faint"))]
+    most = max(share.tokens for share in shares)
+    for at, share in enumerate(shares):
+        name = clip(((names[at], "text"),), room)
+        pad = " " * (room - width_of(name) + 1)
+        bar = draw_bar(share.tokens / most if most else 0.0, length)
+        figures = "".join(f"  {column.cells[at]:>{column.width}}" for column in columns)
+        lines.append((*name, (pad, "text"), (bar, "running"), (figures, "text"),
+                      *_context(share, gauge)))  # fmt: skip
+    return lines
+
+
+def _columns(shares: list[UsageShare]) -> list[_Column]:
+    """The figures of shares; those that say nothing are not there, the least needed last."""
+    total = sum(share.tokens for share in shares)
+    found = [_Column("tokens", [count(share.tokens) for share in shares])]
+    if any(share.costs for share in shares):
+        found.append(_Column("cost", [format_costs(share.costs) for share in shares]))
+    if total:
+        parts = [f"{100 * share.tokens / total:.0f} %" for share in shares]
+        found.append(_Column("share", parts))
+    if any(share.count > 1 for share in shares):
+        found.append(_Column("agents", [str(share.count) for share in shares]))
+    return found
+
+
+def _figures_width(columns: list[_Column]) -> int:
+    return sum(column.width + 2 for column in columns)
+
+
+def _context(share: UsageShare, length: int) -> list[Span]:
+    if not length:
+        return []
     if share.context is None:
-        return [line]
-    label = " " * (room - 7) + "context "
-    full = f" {share.context:.0%}" + (" full" if share.context > 0.9 else "")
-    role = "warning" if share.context > 0.9 else "faint"
-    return [line, ((label, "faint"), (draw_bar(share.context, length), role), (full, role))]
+        return [(f"  {UNKNOWN:<{length + 8}}", "faint")]
+    role = "warning" if share.context > _FULL else "faint"
+    sign = WARNING if share.context > _FULL else " "
+    return [(f"  {draw_gauge(share.context, length)} {share.context * 100:>3.0f} % {sign}", role)]
 
 
-def _figures(share: UsageShare) -> str:
-    parts = [f"{count(share.tokens):>5} tokens"]
-    parts += [format_money(amount, currency) for currency, amount in share.costs]
-    if share.count > 1:
-        parts.append(f"{share.count} agents")
-    return "  ".join(parts)
+def format_costs(costs: tuple[tuple[str, float], ...]) -> str:
+    """What was paid; different currencies are not added up."""
+    return " ".join(format_money(amount, currency) for currency, amount in costs) or UNKNOWN
 
 
 class UsageOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -203,11 +279,13 @@ class UsageOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_field
 class UsagePanel(PolledPanel):
     """Bars with figures; redrawn when the agents change, and each minute."""
 
+    has_head: ClassVar[bool] = False
     options_type: ClassVar[type[PanelOptions]] = UsageOptions
     EVERY: ClassVar[float | None] = 60.0
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("g", "group", "group by agent, model or day"),
         Binding("a", "archived", "show or hide archived agents"),
+        Binding("r", "reload", "refresh"),
     ]
 
     def __init__(self, context: Any, options: UsageOptions, *, id: str | None = None) -> None:
@@ -216,11 +294,12 @@ class UsagePanel(PolledPanel):
         self.history = UsageHistory()
         self._counts_archived = False
         self._unwatch = lambda: None
+        self.head: HeadLine = HeadLine()
         self.page = PanelPage(self._lines, id="page")
 
     def compose(self) -> ComposeResult:
         """The parts."""
-        yield self.page
+        yield from (self.head, self.page)
 
     def on_mount(self) -> None:
         """Follow the agents."""
@@ -266,6 +345,10 @@ class UsagePanel(PolledPanel):
         self._counts_archived = not self._counts_archived
         self._update()
 
+    def action_reload(self) -> None:
+        """Draw what is known now."""
+        self.look_now()
+
     def _changed(self) -> None:
         self.history.take(self.context.roster.everyone, self.context.clock())
         if self.is_seen:
@@ -274,8 +357,21 @@ class UsagePanel(PolledPanel):
     def _update(self) -> None:
         if self.is_mounted:
             self.page.update()
+            self._show_head()
+
+    def _show_head(self) -> None:
+        agents = self._agents()
+        everything = _share("all", agents)
+        facts = [f"{count(everything.tokens)} tokens"] if agents else []
+        facts += [format_costs(everything.costs)] if everything.costs else []
+        facts += [count_noun(len(agents), "agent")]
+        facts += ["with archived"] if self._counts_archived else []
+        self.head.show("usage", *((fact, "faint") for fact in facts), ("g groups", "faint"))
+
+    def _agents(self) -> "list[AgentInfo]":
+        everyone = self.context.roster.everyone
+        return [one for one in everyone if self._counts_archived or not one.is_archived]
 
     def _lines(self, width: int) -> list[Line]:
-        everyone, now = self.context.roster.everyone, self.context.clock()
-        agents = [one for one in everyone if self._counts_archived or not one.is_archived]
-        return usage_lines(agents, self.history, self.grouping, now, width)
+        now = self.context.clock()
+        return usage_lines(self._agents(), self.history, self.grouping, now, width)

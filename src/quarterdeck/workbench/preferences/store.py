@@ -11,8 +11,10 @@ from msgspec import Struct
 
 from quarterdeck.wire.errors import QuarterdeckError
 
+from ..rendering.glyphs import SignLevel
+from ..terminal_features import choose_sign_level, has_few_colours, is_light_by_environment
 from .keymap import KEY_PLACES, MAIN, Keymap, load_keymap
-from .themes.files import DEFAULT, NO_COLOUR, FoundTheme, ThemeScope, find_theme
+from .themes.files import DEFAULT, FEW_COLOURS, LIGHT, NO_COLOUR, FoundTheme, ThemeScope, find_theme
 
 if TYPE_CHECKING:
     from quarterdeck.config.places import Places
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Preferences", "SavedPreferences", "load_preferences", "load_vim_choice"]
 
 _MOST_WORKSPACES = 500
+_MOST_RECENT = 12
 
 
 class SavedPreferences(Struct, kw_only=True):
@@ -35,6 +38,8 @@ class SavedPreferences(Struct, kw_only=True):
     columns: tuple[str, ...] = ()
     """Of the table of agents; none: as many as there is room for."""
     sort: str | None = None
+    recent: tuple[str, ...] = ()
+    """Commands that were chosen or typed last, the latest first."""
 
 
 @dataclass(kw_only=True)
@@ -43,6 +48,8 @@ class Preferences:
 
     places: "Places | None" = None
     """None: nothing is read or kept."""
+    environ: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the terminal and the person say there."""
     cwd: str = ""
     project: Path | None = None
     """The project's folder of settings, if the person trusts it."""
@@ -52,6 +59,12 @@ class Preferences:
     """Keys of vim in inputs and lists; known soon after the start."""
     has_colours: bool = True
     """The person's terminal is to show colours."""
+    has_few_colours: bool = False
+    """The person's terminal has no more than 16 colours."""
+    is_light: bool | None = None
+    """Whether its background is light, as far as the environment says; None: not known."""
+    signs: SignLevel = "unicode"
+    """Which signs it shows."""
     theme: FoundTheme | None = None
     """What is put on at the start."""
     problems: list[str] = field(default_factory=list[str])
@@ -86,7 +99,18 @@ class Preferences:
     def chosen_theme(self) -> str:
         """The name that counts here."""
         chosen = self.choices.workspaces.get(self.cwd) or self.choices.theme
-        return chosen or (DEFAULT if self.has_colours else NO_COLOUR)
+        if chosen or not self.has_colours:
+            return chosen or NO_COLOUR
+        if self.has_few_colours:
+            return FEW_COLOURS
+        return LIGHT if self.is_light else DEFAULT
+
+    @property
+    def wants_background(self) -> bool:
+        """Whether the theme depends on the background of the terminal, which is not known."""
+        is_chosen = bool(self.choices.workspaces.get(self.cwd) or self.choices.theme)
+        is_open = self.has_colours and not self.has_few_colours
+        return not is_chosen and is_open and self.is_light is None
 
     def choose_theme(self, name: str, *, here: bool) -> None:
         """Note a theme for this directory, or for all that have none."""
@@ -98,6 +122,14 @@ class Preferences:
         self.choices.workspaces[self.cwd] = name
         for old in list(self.choices.workspaces)[:-_MOST_WORKSPACES]:
             del self.choices.workspaces[old]
+
+    def note_command(self, name: str) -> bool:
+        """Note that a command was used; False: it was the last one already."""
+        if name == "palette" or self.choices.recent[:1] == (name,):
+            return False
+        others = [one for one in self.choices.recent if one != name]
+        self.choices.recent = (name, *others)[:_MOST_RECENT]
+        return True
 
     def save(self) -> None:
         """Keep the choices. Blocks.
@@ -125,8 +157,13 @@ def load_preferences(places: "Places", cwd: str, environ: Mapping[str, str]) -> 
     """Read what was chosen; what is wrong with a file is a problem, never an error. Blocks."""
     from ..commands.registry import COMMANDS
 
-    preferences = Preferences(places=places, cwd=cwd, project=_trusted_project(places, Path(cwd)))
+    preferences = Preferences(
+        places=places, environ=environ, cwd=cwd, project=_trusted_project(places, Path(cwd))
+    )
     preferences.has_colours = "NO_COLOR" not in environ and environ.get("TERM") != "dumb"
+    preferences.has_few_colours = has_few_colours(environ)
+    preferences.is_light = is_light_by_environment(environ)
+    preferences.signs = choose_sign_level("auto", environ)
     try:
         data = _choices_file(places).read_bytes()
         preferences.choices = msgspec.json.decode(data, type=SavedPreferences)

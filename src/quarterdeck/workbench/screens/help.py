@@ -1,6 +1,6 @@
 """Every key and every command, from the bindings themselves; can be searched."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from textual import on
@@ -20,7 +20,13 @@ if TYPE_CHECKING:
     from ..preferences.store import Preferences
     from .main import MainScreen
 
-__all__ = ["HelpScreen", "HelpSection", "collect_key_help", "find_command_of_action"]
+__all__ = [
+    "HelpScreen",
+    "HelpSection",
+    "collect_command_keys",
+    "collect_key_help",
+    "find_command_of_action",
+]
 
 HelpSection: TypeAlias = tuple[str, list[tuple[str, str]]]
 """A title, and below it keys and what they do."""
@@ -41,6 +47,34 @@ _NAMES = {
 }
 
 
+_TITLES = {
+    "ChatInput": "In the input",
+    "TranscriptView": "In the transcript",
+    "AgentTable": "In the agent table",
+}
+
+
+def collect_command_keys(
+    preferences: "Preferences", bindings: "Mapping[str, Binding]"
+) -> dict[str, str]:
+    """The key of each command that has one, as a person calls it.
+
+    Args:
+        preferences: the person's own keys come before ours.
+        bindings: ours that work now, by their keys.
+    """
+    found: dict[str, str] = {}
+    mine = {bound.key for bound in preferences.keymap if bound.when == "main"}
+    for bound in preferences.keymap:
+        if bound.when == "main" and bound.command and not bound.words:
+            found.setdefault(bound.command, format_key(bound.key))
+    for key, binding in bindings.items():
+        name = find_command_of_action(binding.action.removeprefix("app."))
+        if name is not None and key not in mine and " " not in name:
+            found.setdefault(name, format_key(key))
+    return found
+
+
 def collect_key_help(
     preferences: "Preferences | None" = None, main: "MainScreen | None" = None
 ) -> list[HelpSection]:
@@ -48,7 +82,8 @@ def collect_key_help(
 
     Args:
         preferences: the person's own keys; None: the defaults.
-        main: the widgets that are shown; None: no widget is.
+        main: the widgets that are shown, and the one with the focus, whose keys come first; None:
+            no widget is.
     """
     from ..keyboard import WORKBENCH_BINDINGS
     from .permission import PermissionCard
@@ -56,10 +91,13 @@ def collect_key_help(
 
     keymap = preferences.keymap if preferences is not None else ()
     mine = {bound.key for bound in keymap if bound.when == "main"}
+    shown = _shown_parts(main, mine)
+    here = _title_of_focus(main)
     parts: list[HelpSection] = [
+        *((f"Here: {title}", rows) for title, rows in shown if title in here),
         ("Everywhere", [*_keys(WORKBENCH_BINDINGS, without=mine), *_palette(mine)]),
         *(_person(preferences) if preferences is not None else ()),
-        *_shown_parts(main, mine),
+        *((title, rows) for title, rows in shown if title not in here),
         *_panel_parts(main, mine),
         ("When an agent needs permission", _keys(PermissionCard.BINDINGS, hidden=False)),
         ("When an agent asks a question", _keys(QuestionForm.BINDINGS)),
@@ -120,17 +158,21 @@ def _shown_parts(main: "MainScreen | None", mine: set[str]) -> list[HelpSection]
             kind = type(node)
             if "BINDINGS" in vars(kind) and _is_ours(kind) and not issubclass(kind, App):
                 parts.setdefault(f"In {_plain(kind.__name__)}", _widget_keys(kind, mine))
-    for kind, title in (
-        (ChatInput, "In the input"),
-        (TranscriptView, "In the transcript"),
-        (AgentTable, "In the agent table"),
-    ):
+    for kind in (ChatInput, TranscriptView, AgentTable):
+        title = _TITLES[kind.__name__]
         parts.pop(f"In {_plain(kind.__name__)}", None)
         rows = _widget_keys(kind, mine)
         if kind is ChatInput:
             rows.append(("/name", "run a command, see below"))
         parts[title] = rows
     return [part for part in parts.items() if part[1]]
+
+
+def _title_of_focus(main: "MainScreen | None") -> list[str]:
+    """The titles of what has the focus, and of what is around it."""
+    focused = main.focused if main is not None else None
+    nodes = focused.ancestors_with_self if focused is not None else ()
+    return [_TITLES.get(name, f"In {_plain(name)}") for name in (type(n).__name__ for n in nodes)]
 
 
 def _panel_parts(main: "MainScreen | None", mine: set[str]) -> list[HelpSection]:

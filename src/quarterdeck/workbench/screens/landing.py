@@ -21,6 +21,7 @@ from quarterdeck.fleet.landing.api import (
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.worktrees import LandingMethod
 
+from ..rendering import glyphs
 from ..rendering.lines import Span
 from ..sanitize import sanitize_line, sanitize_text
 from .dialogs import ChoiceInput, FactsView, FieldRow
@@ -51,9 +52,9 @@ def preview_spans(preview: LandingPreview) -> list[Span]:
         count = f"{preview.uncommitted} file{'s' * (preview.uncommitted != 1)}"
         found.append((f"{count} not committed by the agent; merged too", "faint"))
     if preview.target.problem is not None:
-        found.append((f"✗ {sanitize_text(preview.target.problem)}", "bad"))
+        found.append((f"{glyphs.FAILED} {sanitize_text(preview.target.problem)}", "bad"))
     if preview.problem:
-        found.append((f"✗ {sanitize_text(preview.problem)}", "bad"))
+        found.append((f"{glyphs.FAILED} {sanitize_text(preview.problem)}", "bad"))
     if preview.note:
         found.append((sanitize_text(preview.note), "faint"))
     return found + _conflict_spans(preview.conflicts)
@@ -64,10 +65,12 @@ def result_spans(result: LandingResult) -> list[Span]:
     into = sanitize_line(result.into, 60)
     if result.state == "landed":
         updated = "; your files there are updated" if result.checkout is not None else ""
-        return [(f"✓ merged into {into}: {result.commit[:12]}{updated}", "good")]
+        return [(f"{glyphs.DONE} merged into {into}: {result.commit[:12]}{updated}", "good")]
     if result.state == "unchanged":
         return [(f"{into} has all of this work already", "good")]
-    found: list[Span] = [(f"✗ nothing was changed: {sanitize_text(result.reason)}", "bad")]
+    found: list[Span] = [
+        (f"{glyphs.FAILED} nothing was changed: {sanitize_text(result.reason)}", "bad")
+    ]
     found += _conflict_spans(result.conflicts)
     if result.output:
         found.append((sanitize_text(result.output[-2_000:]), "terminal"))
@@ -77,12 +80,12 @@ def result_spans(result: LandingResult) -> list[Span]:
 
 
 def _conflict_spans(conflicts: Sequence[LandingConflict]) -> list[Span]:
-    found: list[Span] = [
-        (f"⚠ {sanitize_line(one.path, 200)}  {sanitize_line(one.kind, 60)}".rstrip(), "bad")
-        for one in conflicts[:_MOST_NAMED]
-    ]
+    found: list[Span] = []
+    for one in conflicts[:_MOST_NAMED]:
+        words = f"{sanitize_line(one.path, 200)}  {sanitize_line(one.kind, 60)}".rstrip()
+        found.append((f"{glyphs.CONFLICT} {words}", "bad"))
     if len(conflicts) > _MOST_NAMED:
-        found.append((f"… {len(conflicts) - _MOST_NAMED} more conflicts", "bad"))
+        found.append((f"{glyphs.CUT} {len(conflicts) - _MOST_NAMED} more conflicts", "bad"))
     return found
 
 
@@ -128,7 +131,7 @@ class LandingScreen(ModalScreen[LandingResult | None]):
 
     def on_mount(self) -> None:
         """Find out what would happen."""
-        self.query_one(FactsView).show([("reading …", "faint")])
+        self.query_one(FactsView).show([(f"loading {glyphs.CUT}", "faint")])
         self.query_one("#method").focus()
         self.query_one("#checkout", Checkbox).disabled = True
         self.action_preview()
@@ -188,7 +191,7 @@ class LandingScreen(ModalScreen[LandingResult | None]):
         try:
             preview = await self._fleet.preview_landing(self._agent.session, options)
         except QuarterdeckError as error:
-            self._show([(f"✗ {sanitize_text(str(error))}", "bad")])
+            self._show([(f"{glyphs.FAILED} {sanitize_text(str(error))}", "bad")])
             return
         self._tree = preview.tree
         self._show(preview_spans(preview), can_hand_back=bool(preview.conflicts))
@@ -208,12 +211,12 @@ class LandingScreen(ModalScreen[LandingResult | None]):
         if options is None:
             return
         self._is_merging = True
-        self._show([("merging …", "running")])
+        self._show([(f"merging {glyphs.CUT}", "running")])
         try:
             wanted = replace(options, hand_to=hand_to)
             result = await self._fleet.land(self._agent.session, wanted)
         except QuarterdeckError as error:
-            self._show([(f"✗ {sanitize_text(str(error))}", "bad")])
+            self._show([(f"{glyphs.FAILED} {sanitize_text(str(error))}", "bad")])
             return
         finally:
             self._is_merging = False

@@ -19,6 +19,7 @@ from quarterdeck.fleet.landing.api import (
 )
 from quarterdeck.wire.errors import QuarterdeckError
 
+from ..rendering import glyphs
 from ..rendering.lines import Span
 from ..sanitize import sanitize_line, sanitize_text
 from .dialogs import FactsView, FieldRow
@@ -32,16 +33,16 @@ if TYPE_CHECKING:
 __all__ = ["LandingQueueScreen", "describe_queue", "entry_span"]
 
 _SIGNS: dict[LandingState, tuple[str, str]] = {
-    "waiting": ("· waits", "faint"),
-    "merging": ("● is being merged", "running"),
-    "checking": ("● is being checked", "running"),
-    "landed": ("✓ landed", "good"),
-    "unchanged": ("✓ nothing to land", "good"),
-    "refused": ("✗ refused", "bad"),
-    "conflict": ("✗ conflicts", "bad"),
-    "check": ("✗ its check failed", "bad"),
-    "cancelled": ("✗ cancelled", "warning"),
-    "interrupted": ("✗ interrupted", "warning"),
+    "waiting": (f"{glyphs.BETWEEN} waits", "faint"),
+    "merging": (f"{glyphs.RUNNING} is being merged", "running"),
+    "checking": (f"{glyphs.RUNNING} is being checked", "running"),
+    "landed": (f"{glyphs.DONE} landed", "good"),
+    "unchanged": (f"{glyphs.DONE} nothing to land", "good"),
+    "refused": (f"{glyphs.FAILED} refused", "bad"),
+    "conflict": (f"{glyphs.FAILED} conflicts", "bad"),
+    "check": (f"{glyphs.FAILED} its check failed", "bad"),
+    "cancelled": (f"{glyphs.STOPPED} cancelled", "warning"),
+    "interrupted": (f"{glyphs.STOPPED} interrupted", "warning"),
 }
 _KEYS = "ctrl+s land · tab next field · esc cancel"
 _RUNNING_KEYS = "ctrl+x stop the queue · esc close, it goes on"
@@ -114,7 +115,7 @@ class LandingQueueScreen(ModalScreen[None]):
         """Find out what would happen."""
         self.query_one("#checkout", Checkbox).disabled = True
         self.query_one("#into").focus()
-        self._show([("reading …", "faint")])
+        self._show([(f"loading {glyphs.CUT}", "faint")])
         self.run_worker(self._preview(), group="preview", exclusive=True)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -151,7 +152,9 @@ class LandingQueueScreen(ModalScreen[None]):
             try:
                 preview = await self._fleet.preview_landing(agent.session, self._options())
             except QuarterdeckError as error:
-                facts.append((f"{number}. {name}  ✗ {sanitize_text(str(error))}", "bad"))
+                facts.append(
+                    (f"{number}. {name}  {glyphs.FAILED} {sanitize_text(str(error))}", "bad")
+                )
                 continue
             facts.append(_preview_span(number, preview))
             if len(facts) == 1:
@@ -185,7 +188,7 @@ class LandingQueueScreen(ModalScreen[None]):
                 self._follow(info)
         except QuarterdeckError as error:
             self._queue, self._is_starting = None, False
-            self._report(f"✗ {sanitize_text(str(error))}", is_bad=True)
+            self._report(f"{glyphs.FAILED} {sanitize_text(str(error))}", is_bad=True)
             return
         if not self.is_current:
             is_bad = any(one.state not in ("landed", "unchanged") for one in info.entries)
@@ -195,7 +198,7 @@ class LandingQueueScreen(ModalScreen[None]):
         try:
             await self._fleet.cancel_landing(queue)
         except QuarterdeckError as error:
-            self._report(f"✗ {sanitize_text(str(error))}", is_bad=True)
+            self._report(f"{glyphs.FAILED} {sanitize_text(str(error))}", is_bad=True)
 
     def _follow(self, info: LandingQueueInfo) -> None:
         self._queue = info
@@ -223,12 +226,10 @@ def _preview_span(number: int, preview: LandingPreview) -> Span:
     line = f"{number}. {sanitize_line(preview.name, 40)}  +{counts.added} −{counts.removed}"
     if preview.conflicts:
         paths = ", ".join(sanitize_line(one.path, 100) for one in preview.conflicts[:4])
-        return (
-            f"{line}  ⚠ conflicts with {sanitize_line(preview.target.branch, 60)}: {paths}",
-            "bad",
-        )
+        target = sanitize_line(preview.target.branch, 60)
+        return f"{line}  {glyphs.CONFLICT} conflicts with {target}: {paths}", "bad"
     if preview.is_empty:
         return f"{line}  nothing to land", "faint"
     if preview.problem:
-        return f"{line}  ⚠ {sanitize_text(preview.problem)}", "warning"
+        return f"{line}  {glyphs.CONFLICT} {sanitize_text(preview.problem)}", "warning"
     return line, "text"

@@ -12,6 +12,7 @@ from textual.screen import ModalScreen
 
 from ..preferences.themes.apply import ThemeError, apply_theme
 from ..preferences.themes.files import FoundTheme
+from ..rendering.glyphs import FAILED
 from ..rendering.lines import Line
 from ..sanitize import sanitize_line
 from ..terminal.command_line import format_command_line
@@ -163,7 +164,9 @@ class _Themes(Picker):
                         (f"{sanitize_line(one.name, 20):<14}", "strong"),
                         (f" {one.scope:<9} ", "faint"),
                         (
-                            f"✗ {sanitize_line(error)}" if error else sanitize_line(help_text),
+                            f"{FAILED} {sanitize_line(error)}"
+                            if error
+                            else sanitize_line(help_text),
                             _role(error),
                         ),
                     ),

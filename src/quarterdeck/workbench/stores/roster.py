@@ -15,6 +15,8 @@ from quarterdeck.wire.events import (
     TurnStarted,
 )
 
+from ..rendering import glyphs
+
 if TYPE_CHECKING:
     from quarterdeck.fleet.api import AgentInfo, FleetStatus
     from quarterdeck.wire.ids import SessionId
@@ -131,14 +133,14 @@ def _full(agent: "AgentInfo") -> float:
 
 
 SYMBOLS = {
-    "starting": "◌",
-    "idle": "○",
-    "running": "●",
-    "waiting": "?",
-    "interrupted": "‖",
-    "failed": "✗",
-    "killed": "✗",
-    "done": "✓",
+    "starting": glyphs.STARTING,
+    "idle": glyphs.IDLE,
+    "running": glyphs.RUNNING,
+    "waiting": glyphs.NEEDS_YOU,
+    "interrupted": glyphs.STOPPED,
+    "failed": glyphs.FAILED,
+    "killed": glyphs.STOPPED,
+    "done": glyphs.DONE,
 }
 """A sign for each state; the word stands beside it."""
 

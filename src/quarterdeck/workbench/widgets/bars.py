@@ -10,6 +10,7 @@ from quarterdeck.wire.event_text import describe_content
 from quarterdeck.wire.terminal_text import count
 
 from ..feed import HostState
+from ..rendering import glyphs
 from ..rendering.agent_rows import STATE_ROLES, format_money
 from ..rendering.lines import Line, Span, clip, plain, width_of, wrap
 from ..sanitize import sanitize_line, sanitize_text
@@ -198,9 +199,9 @@ def _work_facts(agent: "AgentInfo") -> list[str]:
     tree, counts = agent.worktree, agent.changes
     if tree is None:
         return [agent.cwd]
-    facts = [f"⎇ {tree.branch}" if tree.branch else tree.path]
+    facts = [f"{glyphs.BRANCH} {tree.branch}" if tree.branch else tree.path]
     if counts is not None and counts.files:
-        facts.append(f"+{counts.added} −{counts.removed}")
+        facts.append(f"+{counts.added} {glyphs.MINUS}{counts.removed}")
     return facts
 
 
@@ -222,7 +223,7 @@ class QueueBar(LinesView):
         lines = [
             clip(
                 (
-                    ("⋯ queued: ", "faint"),
+                    (f"{glyphs.CUT} queued: ", "faint"),
                     (sanitize_line(" ".join(map(describe_content, q.content))), "text"),
                 ),
                 width,
@@ -231,7 +232,7 @@ class QueueBar(LinesView):
         ]
         if len(lines) > _SHOWN_QUEUE:
             left = len(lines) - _SHOWN_QUEUE + 1
-            lines[_SHOWN_QUEUE - 1 :] = [((f"⋯ and {left} more queued", "faint"),)]
+            lines[_SHOWN_QUEUE - 1 :] = [((f"{glyphs.CUT} and {left} more queued", "faint"),)]
         return lines
 
 
@@ -355,7 +356,7 @@ class TroubleBar(LinesView):
 def trouble_lines(trouble: Trouble, width: int) -> list[Line]:
     """What happened, why, and what can be done, in as few lines as it takes."""
     is_calm = trouble.kind == "ended"
-    sign = "‖ " if is_calm else "✗ "
+    sign = f"{glyphs.STOPPED if is_calm else glyphs.FAILED} "
     lines = wrap(
         plain(sign + sanitize_line(trouble.title, 200), "faint" if is_calm else "bad"), width
     )

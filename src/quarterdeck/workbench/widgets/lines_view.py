@@ -123,7 +123,10 @@ class LineCanvas(ScrollView):
             found = self._compute_style(role)
             if is_marked:
                 cursor = self._compute_style("cursor")
-                found = found + Style(bgcolor=cursor.bgcolor, bold=cursor.bold)
+                # Reversed where the theme has too few colours for a background of its own.
+                found = found + Style(
+                    bgcolor=cursor.bgcolor, bold=cursor.bold, reverse=cursor.reverse
+                )
             self._role_styles[role, is_marked] = found
         return found
 

@@ -14,6 +14,7 @@ from quarterdeck.system.errors import FileChangedError, OperatingSystemError
 from quarterdeck.wire.clock import format_local_time, read_wall_seconds
 
 from ...rendering.code import diff_lines
+from ...rendering.glyphs import RUNNING
 from ...rendering.lines import Line, clip
 from ...sanitize import sanitize_line, sanitize_text
 from ..components import AskBar, HeadLine, PanelPage, PolledPanel
@@ -64,7 +65,7 @@ class EditorPanel(PolledPanel):
         self._line = options.line
         self._timer: Any = None
         self._saving = asyncio.Lock()
-        self.head = HeadLine()
+        self.head: HeadLine = HeadLine()
         self.area = EditorArea()
         self.page = PanelPage(self._difference_lines, id="difference")
         self.choice = ChoiceBar()
@@ -206,15 +207,15 @@ class EditorPanel(PolledPanel):
         file = self.file
         path = "new file" if file is None else format_path(self.context.cwd, file.path)
         row, column = self.area.cursor_location
-        parts = [f"  {row + 1}:{column + 1}"]
+        parts = [f"{row + 1}:{column + 1}"]
         parts += [hidden] if (hidden := self.area.under_cursor()) else []
         if file is not None:
             parts += ["CRLF"] if file.form.newline == "\r\n" else []
             parts += [file.form.encoding] if file.form.encoding != "utf-8" else []
             parts += ["new"] if file.is_new and self._is_loaded else []
-        problem = f"  read-only: {sanitize_text(file.problem)}" if file and file.problem else ""
-        note = f"  {sanitize_text(self._note)}" if self._note else ""
-        sign = "● " if self.is_dirty else ""
+        problem = f"read-only: {sanitize_text(file.problem)}" if file and file.problem else ""
+        note = sanitize_text(self._note) if self._note else ""
+        sign = f"{RUNNING} " if self.is_dirty else ""
         self.head.show(
             sign + path,
             (problem.replace("\n", " "), "bad"),

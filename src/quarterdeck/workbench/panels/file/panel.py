@@ -9,9 +9,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from ...rendering.code import MOST_HIGHLIGHTED, highlight_file
+from ...rendering.glyphs import CUT
 from ...rendering.lines import Line
-from ...sanitize import sanitize_line, sanitize_text
-from ..components import AskBar, HeadLine, PanelPage, PolledPanel, problem_lines
+from ...sanitize import sanitize_line
+from ..components import AskBar, HeadLine, PanelPage, PolledPanel, empty_lines, problem_lines
 from ..panel import Panel, PanelOptions
 from ..paths import format_path, make_absolute, safe_path
 from ..system import format_bytes
@@ -57,7 +58,7 @@ class FilePanel(PolledPanel):
         self._note = ""
         self._line: int | None = options.line
         self._take_path(options.path)
-        self.head = HeadLine()
+        self.head: HeadLine = HeadLine()
         self.view = FileView(id="view")
         self.page = PanelPage(self._instead, id="instead")
         self.bar = AskBar()
@@ -273,7 +274,7 @@ class FilePanel(PolledPanel):
             return
         at = self.view.marked if self.view.marked is not None else self.view.top
         at = min(at, len(window.offsets) - 1)
-        self._note = "searching …"
+        self._note = f"searching {CUT}"
         self._arrange()
         try:
             found = await asyncio.to_thread(
@@ -304,11 +305,15 @@ class FilePanel(PolledPanel):
 
     def _instead(self, width: int) -> list[Line]:
         if self._reader is None:
-            return [(("no file; press enter on one in the file tree", "faint"),)]
+            hints = [
+                ("/open tree", "shows files; enter opens one"),
+                ("/open-file PATH", "opens it"),
+            ]
+            return empty_lines("No file is open.", hints, width)
         if self._problem is not None:
             return problem_lines(f"cannot show {self._reader.path!r}: {self._problem}.", width)
         if self._facts is None:
-            return [(("reading …", "faint"),)]
+            return []
         facts_text = f"binary, {format_bytes(self._facts.size)}; its first bytes:"
         return [((facts_text, "faint"),), *(((line, "code"),) for line in self._hex)]
 
@@ -324,13 +329,12 @@ class FilePanel(PolledPanel):
         self._head()
 
     def _head(self) -> None:
-        path = "no file" if self.path is None else format_path(self.context.cwd, self.path)
+        path = "file" if self.path is None else format_path(self.context.cwd, self.path)
         window = self.view.window
-        shows = self._problem is not None and window is not None
-        problem = [("  ✗ " + sanitize_text(self._problem or ""), "bad")] if shows else []
-        facts_text = [self._note, *_describe_facts(self._facts, window)]
-        facts_text += ["wrapped"] if self.view.wraps else []
-        self.head.show(path, *problem, ("  " + " · ".join(filter(None, facts_text)), "faint"))
+        self.head.show_problem(self._problem if window is not None else None)
+        facts = [*_describe_facts(self._facts, window)]
+        facts += ["wrapped"] if self.view.wraps else []
+        self.head.show(path, (self._note, "text"), *((fact, "faint") for fact in facts))
 
 
 def _coloured(path: str, window: FileWindow) -> list[Line] | None:
@@ -364,7 +368,7 @@ def _describe_facts(facts: FileFacts | None, window: FileWindow | None) -> list[
         return []
     facts_text = [format_bytes(facts.size)]
     if window is not None and not (window.is_start and window.is_end):
-        facts_text.append(f"a window at {100 * window.start // max(1, window.size)}%")
+        facts_text.append(f"a window at {100 * window.start // max(1, window.size)} %")
     if facts.encoding != "utf-8":
         facts_text.append(facts.encoding)
     return facts_text

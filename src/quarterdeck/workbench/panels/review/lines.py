@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from quarterdeck.fleet.review.api import ChangedFile, FilePatch, PlacedComment
 from quarterdeck.fleet.review.words import WordSpan, find_changed_words
 
+from ...rendering import glyphs
 from ...rendering.code import find_file_language, highlight_code
 from ...rendering.lines import Line, Span, clip, indented, width_of, wrap
 from ...sanitize import sanitize_line, sanitize_text
@@ -44,7 +45,13 @@ _KIND_WORDS = {
     "changed": "", "new": "new file", "deleted": "deleted", "renamed": "renamed",
     "copied": "copied", "mode": "mode changed",
 }  # fmt: skip
-FILE_MARKS = {"viewed": "✓", "since": "●", "accepted": "◆", "part": "◇", "conflict": "⚠"}
+FILE_MARKS = {
+    "viewed": glyphs.CHECKED,
+    "since": glyphs.RUNNING,
+    "accepted": glyphs.ACCEPTED,
+    "part": glyphs.PARTLY_ACCEPTED,
+    "conflict": glyphs.CONFLICT,
+}
 """Signs for files."""
 
 
@@ -200,10 +207,10 @@ def file_title(file: ChangedFile, canvas: RowCanvas) -> Line:
     facts.append("viewed" if file.mark != "none" else "")
     right: list[Span] = [("  " + "  ".join(fact for fact in facts if fact), "faint")]
     if file.is_changed_since:
-        right.append(("  ● changed since you looked", "warning"))
+        right.append((f"  {FILE_MARKS['since']} changed since you looked", "warning"))
     if others := canvas.conflicts(file.path):
         names = ", ".join(sanitize_line(name, 30) for name in others)
-        right.append((f"  ⚠ conflicts with {names}", "warning"))
+        right.append((f"  {FILE_MARKS['conflict']} conflicts with {names}", "warning"))
     room = max(12, canvas.width - width_of(tuple(right)))
     return clip(((shorten_path(file_name(file), room), "heading"), *right), canvas.width)
 
@@ -222,7 +229,7 @@ def _one_line(text: str) -> str:
 
 def format_counts(added: int, removed: int) -> str:
     """Lines that came and went."""
-    return f"+{added} −{removed}"
+    return f"+{added} {glyphs.MINUS}{removed}"
 
 
 def note_lines(file: ChangedFile, page: FilePatch) -> list[Line]:
@@ -242,7 +249,7 @@ def note_lines(file: ChangedFile, page: FilePatch) -> list[Line]:
 def comment_lines(placed: PlacedComment, width: int, name: str) -> list[Line]:
     """A comment below its lines; ``name``: of its author."""
     comment = placed.comment
-    states = {"open": "not sent", "sent": "sent", "resolved": "✓ resolved"}
+    states = {"open": "not sent", "sent": "sent", "resolved": f"{glyphs.CHECKED} resolved"}
     facts = [states.get(comment.state, comment.state)]
     if placed.line is None:
         facts.append("the file is gone")
@@ -254,7 +261,7 @@ def comment_lines(placed: PlacedComment, width: int, name: str) -> list[Line]:
     where = f" on lines {comment.line}–{last}" if last != comment.line else ""
     state = " · ".join(facts)
     role = {"open": "warning", "resolved": "faint"}.get(comment.state, "good")
-    bar: Span = ("      ┃ ", role)
+    bar: Span = (f"      {glyphs.WALL} ", role)
     room = max(10, width - 9)
     text_role = "faint" if comment.state == "resolved" else "text"
     head = f"{sanitize_line(name, 40)}{where}: "
@@ -270,7 +277,7 @@ def draw_file_row(file: ChangedFile, width: int, others: tuple[str, ...]) -> Lin
     counts = format_counts(file.added, file.removed) if not file.is_binary else "binary"
     letter = _KIND_LETTERS.get(file.kind, "")
     conflict = FILE_MARKS["conflict"] if others else ""
-    comments = f"❝{file.comments}" if file.comments else ""
+    comments = f"{glyphs.COMMENT}{file.comments}" if file.comments else ""
     signs = " ".join(part for part in (conflict, comments) if part)
     tail = "".join(f" {part}" for part in (signs, letter, counts) if part)
     mark, role = _file_mark(file)
@@ -305,7 +312,10 @@ def _hunk_title(slot: PatchSlot, number: int, width: int) -> Line:
     numbered = slot.hunks[number]
     new = next((n for n in numbered.news if n), numbered.hunk.new)
     where = sanitize_line(numbered.hunk.where, 200)
-    states = {"whole": "◆ accepted", "part": "◇ partly accepted"}
+    states = {
+        "whole": f"{glyphs.ACCEPTED} accepted",
+        "part": f"{glyphs.PARTLY_ACCEPTED} partly accepted",
+    }
     state = states.get(numbered.accepted, "")
     words = f"@@ line {new}" + (f"  {where}" if where else "")
     line = clip(((words, "hunk"),), max(1, width - len(state) - 2))
@@ -337,7 +347,7 @@ def _pair(slot: PatchSlot, row: PatchRow, canvas: RowCanvas) -> Line:
         own = own._replace(width=canvas.width - half - 1)
         sign = numbered.hunk.lines[row.right].sign
         right = _cell(slot, row.hunk, row.right, (sign, numbered.news[row.right]), own)
-    return (*left, ("│", "faint"), *right)
+    return (*left, (glyphs.WALL, "faint"), *right)
 
 
 def _cell(slot: PatchSlot, hunk: int, at: int, place: tuple[str, int], canvas: RowCanvas) -> Line:
@@ -346,7 +356,7 @@ def _cell(slot: PatchSlot, hunk: int, at: int, place: tuple[str, int], canvas: R
     background = _BACKGROUNDS.get(sign)
     is_marked = ChangedLine(slot.file.id, sign == "-", number) in canvas.marked and sign != " "
     gutter: list[Span] = [
-        (("▸" if is_marked else " "), "key"),
+        ((glyphs.CURSOR if is_marked else " "), "key"),
         (f"{number:>{_number_width(slot)}} ", "faint"),
         (f"{sign} ", _SIGN_ROLES.get(sign, "faint")),
     ]

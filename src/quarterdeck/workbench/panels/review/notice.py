@@ -2,8 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from ...rendering import glyphs
 from ...rendering.lines import Line, Span, wrap
 from ...sanitize import sanitize_line, sanitize_text
+from ..components import empty_lines, problem_lines
 from .lines import FILE_MARKS, format_counts
 from .model import conflicting_agents
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from .model import ReviewModel
     from .view import PatchCanvas
 
-__all__ = ["empty_lines", "head_line", "key_hints"]
+__all__ = ["head_line", "key_hints", "notice_lines"]
 
 
 def head_line(
@@ -29,7 +31,7 @@ def head_line(
     if changes is None:
         return f"review {name}" if name else "review", []
     into = agent.worktree.base_ref if agent is not None and agent.worktree is not None else None
-    target = f" → {sanitize_line(_short(into), 40)}" if into else ""
+    target = f" {glyphs.TO} {sanitize_line(_short(into), 40)}" if into else ""
     files = f"{changes.count:,} file{'s' * (changes.count != 1)}"
     spans: list[Span] = [(f"  {files}  {format_counts(changes.added, changes.removed)}", "text")]
     spans += _progress(model, changes)
@@ -60,7 +62,7 @@ def _progress(model: "ReviewModel", changes: "AgentChanges") -> list[Span]:
         words = [f"{accepted} accepted"] * (accepted > 0) + [f"{partly} in part"] * (partly > 0)
         found.append((f"  {', '.join(words)}", "good"))
     if comments := len(model.comments):
-        found.append((f"  ❝{comments}", "warning" if model.unsent else "faint"))
+        found.append((f"  {glyphs.COMMENT}{comments}", "warning" if model.unsent else "faint"))
     return found
 
 
@@ -68,37 +70,27 @@ def _short(ref: str) -> str:
     return ref.removeprefix("refs/heads/")
 
 
-def empty_lines(model: "ReviewModel", is_read: bool, width: int) -> list[Line]:
+def notice_lines(model: "ReviewModel", is_read: bool, width: int) -> list[Line]:
     """What is shown where there are no changes: why, and what to do."""
-    width = max(10, width - 2)
     if not model.agent:
-        return _words(
-            "No agent is selected.", "ctrl+n selects the next one, ctrl+t starts one.", width
-        )
+        hints = [("ctrl+n", "selects the next one"), ("ctrl+t", "starts one")]
+        return empty_lines("No agent is selected.", hints, width)
     if not is_read:
-        return [(("  reading the changes …", "faint"),)]
+        return []
     if model.problem is not None:
-        problem = wrap([(sanitize_text(model.problem), "bad")], width)
-        lines: list[Line] = [(("  ", "text"), *line) for line in problem]
-        return [(), *lines, (), (("  r tries again.", "faint"),)]
+        return problem_lines(model.problem, width)
     changes = model.changes
     name = sanitize_line(changes.name, 40) if changes is not None else "this agent"
     if model.since is not None:
-        return _words("Nothing has changed since you last looked.", "l shows all changes.", width)
+        words = "Nothing has changed since you last looked."
+        return empty_lines(words, [("l", "shows all changes")], width)
     against = sanitize_line(changes.against, 80) if changes is not None else ""
     compared = f" compared with {against}" if against else ""
-    found = _words(
-        "No changes yet.", f"{name} has changed no file{compared}. They appear here when it does.",
-        width,
-    )  # fmt: skip
+    words = f"{name} has changed no file{compared}. Changes appear here when it does."
+    found = empty_lines(words, [("r", "looks again")], width)
     for note in changes.notes if changes is not None else ():
         found += [(("  ", "text"), *line) for line in wrap([(sanitize_text(note), "faint")], width)]
     return found
-
-
-def _words(title: str, more: str, width: int) -> list[Line]:
-    rest = [(("  ", "text"), *line) for line in wrap([(more, "faint")], width)]
-    return [(), ((f"  {title}", "strong"),), *rest, ()]
 
 
 def key_hints(model: "ReviewModel", patch: "PatchCanvas", is_full: bool) -> list[tuple[str, str]]:

@@ -27,9 +27,9 @@ from ..components import HeadLine, KeyHints, PolledPanel
 from ..panel import Panel, PanelOptions
 from .actions import ReviewActionName, ReviewActions
 from .document import PatchPlace, RowStyle
-from .lines import comment_lines, note_lines
+from .lines import FILE_MARKS, comment_lines, note_lines
 from .model import ReviewModel, conflicting_agents
-from .notice import empty_lines, head_line, key_hints
+from .notice import head_line, key_hints, notice_lines
 from .pages import PatchPages
 from .view import CommentInput, PatchCanvas, ReviewFileList
 
@@ -115,7 +115,7 @@ class ReviewPanel(PolledPanel):
         """The changes must be shown anew, not only their counts."""
         self._is_read = False
         self._is_waiting = False
-        self.head = HeadLine()
+        self.head: HeadLine = HeadLine()
         self.files = ReviewFileList(self.model, self.conflicts_of)
         self.patch = PatchCanvas(self.conflicts_of)
         self.patch.instead = self._instead
@@ -458,11 +458,11 @@ class ReviewPanel(PolledPanel):
         path, spans = head_line(self.model, agent, {one.session: one.name for one in everyone})
         shown = {file.id: file.content for file in self.patch.document.files}
         if any(file.content != shown.get(file.id, file.content) for file in self.model.files):
-            spans.insert(0, ("  ● newer version: r", "warning"))
+            spans.insert(0, (f"{FILE_MARKS['since']} newer version, r", "warning"))
         self.head.show(path, *spans)
 
     def _show_keys(self) -> None:
         self.foot.show(key_hints(self.model, self.patch, self.options.full))
 
     def _instead(self, width: int) -> list[Line]:
-        return empty_lines(self.model, self._is_read, width)
+        return notice_lines(self.model, self._is_read, width)

@@ -1,5 +1,6 @@
 """Putting a theme on, and taking it off again if it does not fit."""
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -8,16 +9,23 @@ from textual.color import Color, ColorParseError
 from textual.css.errors import StylesheetError
 from textual.css.stylesheet import Stylesheet, StylesheetParseError
 from textual.css.tokenizer import TokenError
+from textual.filter import Monochrome
 from textual.theme import Theme
 
 from quarterdeck.wire.errors import QuarterdeckError
 
 from ...sanitize import sanitize_text
-from .files import DEFAULT, find_theme
+from ...terminal_features import BACKGROUND_QUERY, SignFilter, choose_sign_level
+from .files import DEFAULT, LIGHT, find_theme
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from textual.css.model import RuleSet
 
+    from quarterdeck.config.places import Places
+
+    from ...rendering.glyphs import SignLevel
     from ..store import Preferences
     from .files import FoundTheme, Palette, ThemeFile
 
@@ -38,6 +46,8 @@ _APPEARANCE_RULES = frozenset(
 )  # fmt: skip
 _FAMILIES = ("border_", "outline_", "scrollbar_color", "scrollbar_background", "scrollbar_corner")
 _LEAST_CONTRAST = 1.3
+_FAINT = {"text-muted": "auto 76%", "text-disabled": "auto 76%"}
+"""Faint text can still be read: Textual's own shares give a contrast of 1.9 to 4."""
 
 
 class ThemeError(QuarterdeckError):
@@ -55,6 +65,8 @@ class AppTheme:
     def __init__(self, app: "App[Any]", preferences: "Preferences") -> None:
         self._app = app
         self._preferences = preferences
+        self._signs: SignFilter | None = None
+        self._add_filters()
         default = find_theme(DEFAULT, ())
         assert default is not None
         self._default = default
@@ -65,6 +77,54 @@ class AppTheme:
             preferences.theme = default
             set_initial_theme(app, default)
 
+    def _add_filters(self) -> None:
+        filters = self._app._filters  # pyright: ignore[reportPrivateUsage]
+        if not self._preferences.has_colours and not any(
+            isinstance(one, Monochrome) for one in filters
+        ):
+            filters.append(Monochrome())
+        self.draw_signs(self._preferences.signs)
+
+    def draw_signs(self, level: "SignLevel") -> None:
+        """Draw all signs, or their replacements in ASCII, from now on."""
+        filters = self._app._filters  # pyright: ignore[reportPrivateUsage]
+        if self._signs is not None:
+            filters.remove(self._signs)
+        self._signs = SignFilter(level) if level != "unicode" else None
+        if self._signs is not None:
+            filters.append(self._signs)
+        self._preferences.signs = level
+
+    async def _read_setting(self, places: "Places") -> None:
+        """Follow what the person's file says about signs; a file with errors says nothing."""
+        environ = self._preferences.environ
+        signs = await asyncio.to_thread(_read_sign_setting, places, environ)
+        level = choose_sign_level(signs, environ)
+        if level != self._preferences.signs:
+            self.draw_signs(level)
+            self._app.refresh_css(animate=False)
+
+    def ask_background(self) -> None:
+        """Ask the terminal for its background; ``take_background`` gets the answer, if any."""
+        driver = self._app._driver  # pyright: ignore[reportPrivateUsage]
+        if self._preferences.wants_background and driver is not None:
+            driver.write(BACKGROUND_QUERY)
+
+    async def take_background(self, is_light: bool) -> None:
+        """Put on the light theme on a light terminal, unless the person has chosen one."""
+        if not is_light or not self._preferences.wants_background:
+            return
+        self._preferences.is_light = True
+        light = await asyncio.to_thread(find_theme, LIGHT, self._preferences.theme_folders)
+        if light is None or light.theme is None:
+            return
+        try:
+            apply_theme(self._app, light)
+        except ThemeError as error:
+            self._show_problem(str(error))
+        else:
+            self._preferences.theme = light
+
     def finish(self) -> None:
         """Apply what needs the style sheet, and show what was wrong with the preferences."""
         wanted = self._preferences.theme
@@ -74,6 +134,8 @@ class AppTheme:
             except ThemeError as error:
                 self._preferences.problems.append(str(error))
                 apply_theme(self._app, self._default)
+        if self._preferences.places is not None:
+            self._app.run_worker(self._read_setting(self._preferences.places))
         problems, self._preferences.problems = self._preferences.problems, []
         for problem in problems:
             self._show_problem(problem)
@@ -94,6 +156,16 @@ class AppTheme:
         self._app.notify(sanitize_text(problem), severity="error", timeout=12, markup=False)
 
 
+def _read_sign_setting(places: "Places", environ: "Mapping[str, str]") -> str:
+    """Blocks."""
+    from quarterdeck.config.loader import load_config
+
+    try:
+        return load_config(places, environ=environ).settings.workbench.signs
+    except QuarterdeckError:
+        return "auto"
+
+
 def set_initial_theme(app: "App[Any]", found_theme: "FoundTheme") -> None:
     """Put on a theme before the application runs: colours alone, nothing is drawn yet.
 
@@ -101,10 +173,12 @@ def set_initial_theme(app: "App[Any]", found_theme: "FoundTheme") -> None:
         ThemeError: the file or a colour of it is wrong.
     """
     # Variables could break any rule; they come with ``apply_theme``, which can be undone.
-    theme = replace(_made(found_theme), variables={})
+    theme = replace(_made(found_theme), variables=dict(_FAINT))
     app.register_theme(theme)
     app.set_reactive(App.theme, theme.name)
     app.stylesheet.set_variables(app.get_css_variables())
+    if found_theme.scope == "built-in" and found_theme.theme is not None and found_theme.theme.css:
+        app.stylesheet.add_source(found_theme.theme.css, read_from=_PLACE)
 
 
 def apply_theme(app: "App[Any]", found_theme: "FoundTheme") -> None:
@@ -148,7 +222,7 @@ def _made(found_theme: "FoundTheme") -> Theme:
     try:
         theme = _theme(found_theme.name, file)
         _check_contrast(theme)
-        _check_variables(theme)
+        _check_variables(theme, file.variables)
     except (ValueError, ColorParseError) as error:
         raise ThemeError(f"theme {found_theme.name!r}: {error}") from error
     return theme
@@ -156,13 +230,13 @@ def _made(found_theme: "FoundTheme") -> Theme:
 
 def _theme(name: str, file: "ThemeFile") -> Theme:
     palette = {field: value for field, value in _colours(file.palette) if value is not None}
-    return Theme(name=name, dark=file.dark, variables=dict(file.variables), **palette)
+    return Theme(name=name, dark=file.dark, variables={**_FAINT, **file.variables}, **palette)
 
 
-def _check_variables(theme: Theme) -> None:
+def _check_variables(theme: Theme, variables: "Mapping[str, str]") -> None:
     """Colours alone: anything else could break the rules of a widget that is shown much later."""
     known = replace(theme, variables={}).to_color_system().generate()
-    for name, value in theme.variables.items():
+    for name, value in variables.items():
         if name not in known or not _is_colour(known[name]):
             raise ValueError(f"variables.{name}: unknown colour variable")
         if not _is_colour(value):

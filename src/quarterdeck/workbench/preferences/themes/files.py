@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT",
+    "FEW_COLOURS",
+    "LIGHT",
     "NO_COLOUR",
     "FoundTheme",
     "Palette",
@@ -29,8 +31,12 @@ __all__ = [
 ]
 
 DEFAULT = "dark"
+LIGHT = "light"
+"""What is put on first where the terminal is light."""
 NO_COLOUR = "mono"
 """What is put on where colours are not wanted."""
+FEW_COLOURS = "sixteen"
+"""What is put on where there are no more than 16 colours."""
 ThemeScope: TypeAlias = Literal["built-in", "user", "project"]
 
 _OURS: tuple[ThemeScope, Path] = ("built-in", Path(__file__).parent / "builtin")

@@ -1,0 +1,111 @@
+"""The signs of the workbench, by name, and what stands for each on a terminal that has only ASCII.
+
+Every sign is one cell wide, and so is what replaces it: lines keep their shape. Code that draws
+uses these names; ``docs/design.md`` says what each is for.
+"""
+
+from typing import Literal, TypeAlias
+
+from rich.cells import cell_len
+
+__all__ = [
+    "ACCEPTED",
+    "ASCII_SIGNS",
+    "BAR_EIGHTHS",
+    "BETWEEN",
+    "BLOCK",
+    "BRANCH",
+    "CHECKED",
+    "COMMENT",
+    "CONFLICT",
+    "CURSOR",
+    "CUT",
+    "DONE",
+    "FAILED",
+    "FOLDED",
+    "FREE",
+    "IDLE",
+    "LEVELS",
+    "MINUS",
+    "NEEDS_YOU",
+    "PARTLY_ACCEPTED",
+    "PLAN_BEGUN",
+    "PLAN_DONE",
+    "PLAN_OPEN",
+    "POINT",
+    "PROMPT",
+    "RULE",
+    "RUNNING",
+    "STARTING",
+    "STOPPED",
+    "THINKING",
+    "TO",
+    "UNFOLDED",
+    "UNKNOWN",
+    "USED",
+    "WALL",
+    "WARNING",
+    "SignLevel",
+    "to_ascii",
+]
+
+SignLevel: TypeAlias = Literal["unicode", "signs", "ascii"]
+"""What a terminal shows: everything; every letter, but signs in ASCII; ASCII alone."""
+
+RUNNING, IDLE, STARTING = "●", "○", "◌"
+NEEDS_YOU, WARNING, CONFLICT = "?", "!", "⚠"
+DONE, FAILED, STOPPED = "✓", "✗", "⊘"
+PROMPT, THINKING, BRANCH = "❯", "✻", "⎇"
+FOLDED, UNFOLDED = "▸", "▾"
+PLAN_OPEN, PLAN_BEGUN, PLAN_DONE = "☐", "◐", "☑"
+CHECKED = DONE
+"""Something that was looked at."""
+ACCEPTED, PARTLY_ACCEPTED, COMMENT = "◆", "◇", "❝"
+CURSOR = "▌"
+"""Before the row or the block that keys are for."""
+POINT = "•"
+"""Before an item of a list."""
+WALL, RULE = "│", "─"
+USED, FREE = "▓", "░"
+BLOCK = "█"
+BAR_EIGHTHS = "▏▎▍▌▋▊▉"
+"""Parts of the last cell of a bar, from an eighth to seven."""
+LEVELS = "▁▂▃▄▅▆▇█"
+"""Activity, from little to much."""
+CUT, BETWEEN, MINUS, TO, UNKNOWN = "…", "·", "−", "→", "–"
+
+ASCII_SIGNS: dict[str, str] = {
+    RUNNING: "*", IDLE: "o", STARTING: ".", CONFLICT: "!", DONE: "+", FAILED: "x", STOPPED: "-",
+    PROMPT: ">", THINKING: "~", FOLDED: ">", UNFOLDED: "v", PLAN_OPEN: ".", PLAN_BEGUN: "o",
+    PLAN_DONE: "+", BRANCH: "@", ACCEPTED: "#", PARTLY_ACCEPTED: "%", COMMENT: '"', CURSOR: "|",
+    POINT: "*", WALL: "|", RULE: "-", "└": "`", "├": "|", USED: "#", FREE: ".", CUT: "~",
+    BETWEEN: "-", MINUS: "-", TO: ">", UNKNOWN: "-",
+    **dict(zip(LEVELS, "_.:-=+*#", strict=True)),
+}  # fmt: skip
+"""What stands for each sign."""
+
+# Borders, scrollbars, keys with arrows, and signs of texts that we did not write but know.
+_OTHERS: dict[str, str] = {
+    **dict.fromkeys("╭╮╰╯┌┐┘┬┴┼┏┓┗┛╔╗╚╝╠╣╦╩╬", "+"),
+    **dict.fromkeys("┤┃║┆┇┊┋╎╏▐▎▍▋▊▉▏▕▖▗▘▝", "|"),
+    **dict.fromkeys("━═╌┄┅┈┉—‒―▔▀╶╴", "-"),
+    **dict.fromkeys("■▪▮◼", "#"), **dict.fromkeys("▒▚▞", "%"), **dict.fromkeys("□▫▯◻", "."),
+    "←": "<", "↑": "^", "↓": "v", "↔": "-", "↪": "\\", "◂": "<", "▼": "v", "▲": "^", "▶": ">",
+    "◀": "<", "►": ">", "◄": "<", "◉": "*", "◎": "o", "⋯": "~", "×": "x", "‖": "=", "⍰": "?",
+    "␡": "?", "✔": "+", "✘": "x", "☒": "x", "“": '"', "”": '"', "‘": "'", "’": "'", "\u00a0": " ",
+}  # fmt: skip
+_TABLE = str.maketrans({**_OTHERS, **ASCII_SIGNS})
+
+
+def to_ascii(text: str, *, keeps_letters: bool) -> str:
+    """A text with ASCII in the place of our signs, in as many cells as before.
+
+    ``keeps_letters``: letters and other foreign characters stay; else each becomes ``?``, one for
+    each cell, and what is drawn over the character before it goes.
+    """
+    if text.isascii():
+        return text
+    text = text.translate(_TABLE)
+    if keeps_letters or text.isascii():
+        return text
+    return "".join(one if one.isascii() else "?" * cell_len(one) for one in text)
