@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Preferences", "SavedPreferences", "load_preferences"]
 
 _MOST_WORKSPACES = 500
+_MOST_DIRECTORIES = 20
 
 
 class SavedPreferences(Struct, kw_only=True):
@@ -35,6 +36,10 @@ class SavedPreferences(Struct, kw_only=True):
     columns: tuple[str, ...] = ()
     """Of the table of agents; none: as many as there is room for."""
     sort: str | None = None
+    directories: tuple[str, ...] = ()
+    """Where agents were started, the latest first."""
+    spawns: dict[str, dict[str, str]] = {}
+    """What was chosen last for a new agent, by the directory of the workbench and the field."""
 
 
 @dataclass(kw_only=True)
@@ -96,6 +101,21 @@ class Preferences:
         self.choices.workspaces[self.cwd] = name
         for old in list(self.choices.workspaces)[:-_MOST_WORKSPACES]:
             del self.choices.workspaces[old]
+
+    def note_spawn(self, cwd: str, directory: str, chosen: Mapping[str, str]) -> None:
+        """Note what was chosen for a new agent, to be offered again in the same place.
+
+        Args:
+            cwd: where the workbench is.
+            directory: where the agent works.
+            chosen: the values of the form, by field.
+        """
+        self.choices.spawns.pop(cwd, None)
+        self.choices.spawns[cwd] = dict(chosen)
+        for old in list(self.choices.spawns)[:-_MOST_WORKSPACES]:
+            del self.choices.spawns[old]
+        others = (one for one in self.choices.directories if one != directory)
+        self.choices.directories = (directory, *others)[:_MOST_DIRECTORIES]
 
     def save(self) -> None:
         """Keep the choices. Blocks.
