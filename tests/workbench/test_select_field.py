@@ -29,7 +29,7 @@ FRUIT = (
 class Form(App[None]):
     """A field, another to go to, and what is heard of the first."""
 
-    CSS = ".select-list { overlay: screen; }"
+    CSS = ".select-list { overlay: screen; constrain: inside inside; }"
 
     def __init__(self, **how: Any) -> None:
         super().__init__()
