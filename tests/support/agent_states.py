@@ -9,7 +9,6 @@ from quarterdeck.drivers.errors import AgentMissingError
 from quarterdeck.fleet.api import QueuedPrompt
 from quarterdeck.fleet.errors import HostVersionError
 from quarterdeck.fleet.permissions.workspace_trust import TrustEffect, WorkspaceTrust
-from quarterdeck.fleet.worktrees.api import WorktreeInfo
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import (
     CommandsChanged,
@@ -30,7 +29,6 @@ from quarterdeck.wire.permissions import Decider, PermissionOption, Selected
 from quarterdeck.wire.settings import Command, PlanEntry
 from quarterdeck.wire.tool_calls import ContentItem, Diff
 from quarterdeck.wire.usage import TokenUsage
-from quarterdeck.wire.worktrees import Worktree
 from quarterdeck.workbench.screens.key_guard import QUIET
 from quarterdeck.workbench.screens.trust import TrustScreen
 from quarterdeck.workbench.stores.discovery import DiscoveredAgent, MachineDiscovery
@@ -452,42 +450,6 @@ async def inbox_with_three(stage: Stage) -> None:
 
 
 # Failing, many
-
-
-@state()
-async def spawn_form(stage: Stage) -> None:
-    stage.app.context.discovery.found = MachineDiscovery(
-        agents=(DiscoveredAgent(name="claude", title="Claude Code", is_here=True, login="yes"),)
-    )
-    await stage.press("ctrl+t")
-    await stage.until("start", "none: there is no directory")
-
-
-async def worktrees(fleet: StagedFleet, home: Path) -> None:
-    worktree = Worktree(path="/state/docs", repository=str(home / "project"), base="1a2b3c4")
-    fleet.made_worktrees = [WorktreeInfo(name="docs", worktree=worktree)]
-
-
-async def _fill_in(stage: Stage) -> None:
-    stage.app.context.cwd = str(stage.project)
-    await stage.press("ctrl+t")
-    await stage.until("none, as the settings say")
-    await stage.press(*"Fix the failing test.", *["tab"] * 6, *"new")
-    await stage.until("which is checked out")
-
-
-@state(worktrees, files=True)
-async def spawn_form_with_a_worktree(stage: Stage) -> None:
-    await _fill_in(stage)
-    await stage.press("tab", "tab", "space")
-    await stage.until("yours stay")
-
-
-@state(worktrees, files=True)
-async def spawn_form_that_was_refused(stage: Stage) -> None:
-    await _fill_in(stage)
-    await stage.press(*["backspace"] * 3, *"docs", "tab", *"worktree=new", "ctrl+s")
-    await stage.until("✗ options: worktree has a field")
 
 
 async def missing(fleet: StagedFleet, home: Path) -> None:

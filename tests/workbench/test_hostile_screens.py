@@ -1,6 +1,7 @@
 """Hostile text on whole screens, wherever foreign text is shown: nothing acts, hides or breaks."""
 
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -58,10 +59,12 @@ from quarterdeck.workbench.screens.permission_lines import RequestQueue
 from quarterdeck.workbench.screens.pickers import LayoutsScreen, TerminalsScreen, ThemesScreen
 from quarterdeck.workbench.screens.question import QuestionScreen
 from quarterdeck.workbench.screens.queue import QueueScreen
-from quarterdeck.workbench.screens.spawn import SpawnDirectory, SpawnScreen
+from quarterdeck.workbench.screens.spawn import SpawnScreen
+from quarterdeck.workbench.screens.spawn_model import SpawnAgent, SpawnDirectory
 from quarterdeck.workbench.screens.trust import ApproveScreen, TrustScreen
 from quarterdeck.workbench.stores.discovery import DiscoveredAgent, MachineDiscovery
 from quarterdeck.workbench.widgets.completion_list import CompletionList
+from quarterdeck.workbench.widgets.select import SelectOption
 from tests.support.hostile_text import hostile_strings
 from tests.support.memory_fleet import FakeFleet
 from tests.support.screen_strips import render_screen
@@ -94,10 +97,13 @@ class Hall:
                 style = segment.style
                 assert style is None or (style.link is None and "@click" not in (style.meta or {}))
 
-    async def show(self, screen: Screen[Any]) -> None:
-        """Look at a screen, and leave it."""
+    async def show(self, screen: Screen[Any], *keys: str) -> None:
+        """Look at a screen, after keys as well, and leave it."""
         self.app.push_screen(screen)
         await self.check()
+        for key in keys:
+            await self.pilot.press(key)
+            await self.check()
         while len(self.app.screen_stack) > 1:
             self.app.pop_screen()
         await self.pilot.pause()
@@ -320,10 +326,24 @@ async def screens_to_read(hall: Hall) -> None:
     async def refuse(options: SpawnOptions) -> None:
         raise QuarterdeckError(words())
 
-    async def look(cwd: str) -> SpawnDirectory:
-        return SpawnDirectory(problem=words(), worktrees=(words(),), branches=(words(),))
+    class Hostile:
+        async def look(self, cwd: str) -> SpawnDirectory:
+            known = SpawnDirectory(problem=words(), worktrees=(words(),), branches=(words(),))
+            return replace(known, mode=words(), model=words(), effort=words(), head=words())
 
-    await hall.show(SpawnScreen(words(), words(), [words(), words()], start=refuse, look=look))
+        async def agents(self, *, with_versions: bool) -> list[SpawnAgent]:
+            here = SpawnAgent(name="native", title=words(), is_here=True, version=words())
+            return [here, SpawnAgent(name=words(), title=words(), install=words())]
+
+        async def models(self, agent: SpawnAgent) -> list[SelectOption]:
+            return [SelectOption(value=words(), words=words(), group=words(), problem=words())]
+
+        async def directories(self, typed: str) -> list[SelectOption]:
+            return [SelectOption(value=words(), words=words())]
+
+    chosen = dict.fromkeys(("agent", "model", "mode", "effort", "worktree"), words())
+    form = SpawnScreen(words(), words(), Hostile(), start=refuse, chosen=chosen)
+    await hall.show(form, *["down", "tab"] * 8)
     await hall.show(LeaveTerminalScreen(words(), words()))
     terminals = [
         TerminalInfo(

@@ -2,7 +2,9 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
@@ -15,14 +17,16 @@ from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.session_options import SessionLimits, SessionOptions, list_set
 from quarterdeck.wire.worktrees import Worktree, WorktreeOptions
 from quarterdeck.workbench.app import Workbench
-from quarterdeck.workbench.screens.spawn import (
+from quarterdeck.workbench.screens.spawn import SpawnScreen
+from quarterdeck.workbench.screens.spawn_lookup import look_at_directory
+from quarterdeck.workbench.screens.spawn_model import (
     OptionTextError,
+    SpawnAgent,
     SpawnDirectory,
-    SpawnScreen,
-    look_at_directory,
     parse_option_text,
     parse_worktree_choice,
 )
+from quarterdeck.workbench.widgets.select import SelectOption
 from tests.support.memory_fleet import FakeFleet
 from tests.support.work_trees import git, new_repository
 from tests.support.workbench_app import opened, screen_text, until
@@ -148,12 +152,22 @@ class Desk:
         self.app, self.pilot, self.known = app, pilot, known
         self.given: list[SpawnOptions] = []
         self.refuses: QuarterdeckError | None = None
-        self.form = SpawnScreen(
-            "/w", "go", ["native", "claude"], start=self._start, look=self._look
-        )
+        self.form = SpawnScreen("/w", "go", self, start=self._start)
 
-    async def _look(self, cwd: str) -> SpawnDirectory:
+    async def look(self, cwd: str) -> SpawnDirectory:
         return self.known if cwd == "/w" else NOWHERE
+
+    async def agents(self, *, with_versions: bool) -> list[SpawnAgent]:
+        del with_versions
+        return [SpawnAgent(name="native", is_here=True), SpawnAgent(name="claude", is_here=True)]
+
+    async def models(self, agent: SpawnAgent) -> list[SelectOption]:
+        del agent
+        return []
+
+    async def directories(self, typed: str) -> list[SelectOption]:
+        del typed
+        return []
 
     async def _start(self, options: SpawnOptions) -> None:
         if self.refuses is not None:
@@ -164,7 +178,7 @@ class Desk:
         self.app.push_screen(self.form)
         await until(self.pilot, lambda: self.app.screen is self.form and self.form.query("#hint"))
 
-    def field(self, name: str) -> Input:
+    def field(self, name: str) -> Any:
         return self.form.query_one(f"#{name}", Input)
 
     @property
@@ -180,6 +194,7 @@ async def desk(home: Path, known: SpawnDirectory = HERE) -> AsyncGenerator[Desk]
     async with opened(FakeFleet(), home / "drafts") as (app, pilot):
         made = Desk(app, pilot, known)
         await made.open()
+        await pilot.press("ctrl+o")
         yield made
 
 
@@ -203,10 +218,11 @@ async def test_a_worktree_is_chosen_with_keys_alone(tmp_path: Path):
     async with desk(tmp_path) as at:
         await at.shows("none, as the settings say")
         assert at.field("base").disabled
+        await until(at.pilot, lambda: len(at.field("agent").options) == 2)
         await at.pilot.press("down")  # the next agent
         await at.pilot.press(*["tab"] * 7)
         assert at.app.focused is at.field("worktree")
-        await at.pilot.press("down")
+        await at.pilot.press("down", "enter")
         assert at.field("worktree").value == "new"
         await at.shows("main, which is checked out")
         await at.pilot.press("tab", "up", "tab", "space", "enter", "space", "ctrl+s")
@@ -280,7 +296,7 @@ async def test_a_repository_tells_its_branches_worktrees_and_default(tmp_path: P
     async with opened(fleet, tmp_path / "drafts") as (app, _):
         app.context.discovery.places = places
         found = await look_at_directory(app.context, str(project))
-        assert found == HERE
+        assert found == replace(HERE, mode="ask", effort="medium")
         places.config_file.parent.mkdir(parents=True, exist_ok=True)
         places.config_file.write_text("[worktrees]\ndefault = true\n")
         assert (await look_at_directory(app.context, str(project))).has_default

@@ -1,13 +1,22 @@
 """What a permission request shows: everything once, risky parts marked, at most four choices."""
 
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from quarterdeck.drivers.permissions import call_of, own_options
 from quarterdeck.fleet.api import InboxItem
 from quarterdeck.policy.call import Call
+from quarterdeck.policy.foreign_calls import CallContext
+from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.permission_options import options_for, suggest_grants
+from quarterdeck.wire.acp.schema import RequestPermissionRequest
 from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import PermissionAsked
 from quarterdeck.wire.ids import RequestId, SessionId, ToolCallId
@@ -24,6 +33,7 @@ from quarterdeck.workbench.screens.permission_lines import (
 )
 from quarterdeck.workbench.screens.permission_model import (
     find_alike,
+    find_command,
     find_risks,
     merge_options,
     summarize_request,
@@ -78,6 +88,44 @@ def test_a_command_that_is_told_several_times_is_shown_once(title: str, raw: Any
     assert others == ["⚠ deletes files: rm -rf build"]
 
 
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        (f"{CWD}$ make test", None),
+        ("$ make test", None),
+        (f"# run all\n{CWD}$ make test", "run all"),
+        (f"(in the background) {CWD}$ make test", "(in the background)"),
+        (f"[current working directory {CWD}]", None),
+        ("/elsewhere$ make test", "/elsewhere$ make test"),
+    ],
+)
+def test_the_command_behind_a_prompt_is_not_shown_again(text: str, note: str | None):
+    asked = request({"command": "make test"}, told(text), title="make test")
+    first, *others = shown(asked).splitlines()
+    assert first.startswith("make test") and others == ([note] if note else [])
+
+
+def test_the_description_of_a_command_is_a_plain_line():
+    raw = {"command": "make test", "description": "run all tests"}
+    text = shown(request(raw, told(f"# run all tests\n{CWD}$ make test"), title="make test"))
+    assert text.splitlines()[1:] == ["run all tests"]
+
+
+@pytest.mark.parametrize(
+    ("command", "reason", "line"),
+    [
+        ("make test", "'make test': no rule matches", ""),
+        ("echo x > /etc/a", "'/etc/a': it writes outside the workspace", ""),
+        ("make test", "'make test': the rule 'ask bash(make:*)'", "the rule 'ask bash(make:*)'"),
+        ("make a; make b", "'make b': it was denied before", "'make b': it was denied before"),
+        ("make test", "no sandbox is active", "no sandbox is active"),
+    ],
+)
+def test_a_reason_is_shown_only_where_it_says_something(command: str, reason: str, line: str):
+    summary = summarize_request(request({"command": command}, reason=reason), CWD)
+    assert summary.reason == line
+
+
 def test_what_an_agent_says_besides_is_shown_as_well():
     text = shown(request({"command": "ls", "timeout": 60}, told("lists it all"), title="A look"))
     assert [line.split("  ")[0] for line in text.splitlines()] == [
@@ -111,6 +159,15 @@ def test_a_patch_that_is_told_as_text_is_shown_once():
     raw = {"paths": ["a.py"], "diff": patch}
     text = shown(request(raw, told(patch), kind="edit", name="apply_patch", title="Edit a.py"))
     assert text.count("+zwei") == 1
+
+
+def test_a_patch_beside_its_difference_is_shown_only_if_it_says_more():
+    diff = Diff(path="a.py", old_text="two\n", new_text="zwei\n")
+    patch = "--- a.py\n+++ a.py\n@@ -1 +1 @@\n-two\n+zwei\n"
+    asked = request({"filepath": "a.py", "diff": patch}, diff, kind="edit", title="a.py")
+    assert shown(asked).count("zwei") == 1
+    more = request({"diff": f"{patch}+and more\n"}, diff, kind="edit", title="a.py")
+    assert "and more" in shown(more)
 
 
 def test_hostile_text_stays_escaped_and_visible():
@@ -227,6 +284,59 @@ def test_the_queue_tells_what_is_alike():
     choices = merge_options(ours("pytest -q"))
     assert "A allow all 2" in hint_words(choices, queue, is_more=False)
     assert RequestQueue().words == ""
+
+
+RECORDED = Path(__file__).parent.parent / "fixtures" / "acp"
+FILES = sorted(RECORDED.glob("*.jsonl"))
+ASKING = {
+    file.stem: lines.splitlines()
+    for file in FILES
+    if "request_permission" in (lines := file.read_text())
+}
+
+
+async def recorded(lines: Sequence[str]) -> PermissionAsked:
+    """The request of a recorded agent, with the options that a person is given."""
+    frames = (msgspec.json.decode(line)["msg"] for line in lines)
+    params = next(one["params"] for one in frames if "request_permission" in one.get("method", ""))
+    given = msgspec.convert(params, RequestPermissionRequest)
+    call = given.tool_call
+    asked = request(
+        call.raw_input if not isinstance(call.raw_input, msgspec.Raw) else None,
+        *(call.content or ()), title=call.title or "", kind=call.kind or "other",
+        name=call.name, locations=call.locations or (), reason=None,
+        options=own_options(given.options, "theirs"),
+    )  # fmt: skip
+    found: list[PermissionAsked] = []
+    around = CallContext(cwd=CWD, roots=(CWD,))
+    gate = Gate(mode="ask")
+
+    async def emit(event: object) -> None:
+        if isinstance(event, PermissionAsked):
+            found.append(event)
+            raise asyncio.CancelledError
+
+    with suppress(asyncio.CancelledError):
+        await gate.permit(emit, asked, await call_of(asked, around, gate))
+    return found[0]
+
+
+@pytest.mark.parametrize("name", ASKING)
+async def test_a_recorded_request_has_four_choices_and_shows_what_it_asks_once(name: str):
+    asked = await recorded(ASKING[name])
+    choices = merge_options(asked.options)
+    assert len(choices.shown) <= 4 and choices.once and choices.deny
+    assert len({one.key for one in choices.shown}) == len(choices.shown)
+    assert not any(one.is_agents for one in choices.shown)
+    # What lasts in the agent itself is there by its own name, and not among the four.
+    lasting = [one.name for one in asked.options if one.kind == "allow_always" and not one.meta]
+    words = [one.words for one in choices.more if one.is_agents]
+    assert [f"{name} (allow always)" for name in lasting] == words
+    text = shown(asked, 120)
+    command = find_command(asked)
+    if command is not None:
+        assert text.count(command) == 1
+    assert text.count("hello from script") == bool(asked.content and asked.kind == "edit")
 
 
 def test_more_choices_have_their_numbers():

@@ -7,7 +7,7 @@ import pytest
 from textual.widgets import Input
 
 from quarterdeck.config.places import Places
-from quarterdeck.fleet.api import InboxItem
+from quarterdeck.fleet.api import InboxItem, SpawnOptions
 from quarterdeck.fleet.permissions.session_gate import open_grants
 from quarterdeck.policy.errors import RuleError
 from quarterdeck.wire.content import text
@@ -17,8 +17,9 @@ from quarterdeck.wire.events import (
     QuestionAnswered,
     QuestionAsked,
 )
-from quarterdeck.wire.ids import SessionId, ToolCallId, new_request_id
+from quarterdeck.wire.ids import SessionId, ToolCallId, new_request_id, new_turn_id
 from quarterdeck.wire.permissions import Selected
+from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.fleet_actions import RuleRefusedError, record_rule
 from quarterdeck.workbench.panels.inbox import InboxList
@@ -88,6 +89,30 @@ async def test_three_agents_that_wait_are_answered_one_after_the_other(tmp_path:
         assert {one.kind for one in decided(fleet)} == {"allow_once"}
         await until(pilot, lambda: app.requests.current is None)
         assert app.main.chat.text == "" and app.main.chat.has_focus
+
+
+async def test_three_vendors_that_wait_are_answered_with_a_key_every_second_and_a_half(
+    tmp_path: Path,
+):
+    """The chat input is never touched: the second key was once typed into it."""
+    fleet = FakeFleet()
+    sessions = []
+    for name in ("claude", "codex", "opencode"):
+        options = SessionOptions(agent=name, cwd="/work/project")
+        info = await fleet.spawn(SpawnOptions(options=options, name=name))
+        fleet.open_turns[info.session] = new_turn_id()
+        sessions.append(info.session)
+    async with opened(fleet, tmp_path, WIDE) as (app, pilot):
+        for number, session in enumerate(sessions):
+            await asks(fleet, session, {"command": f"make step-{number}"})
+        await until(pilot, lambda: len(app.context.inbox.items) == 3 and is_ready(app))
+        for number in range(1, 4):
+            await pilot.pause(1.5)
+            await pilot.press("y")
+            await until(pilot, lambda number=number: len(decided(fleet)) == number)
+            assert app.main.chat.text == ""
+        assert set(chosen(fleet)) == {"allow-once"} and not await fleet.inbox()
+        await until(pilot, lambda: app.requests.current is None)
 
 
 async def test_the_key_that_answers_one_request_does_not_answer_the_next(

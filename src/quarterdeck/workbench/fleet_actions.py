@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from quarterdeck.wire.errors import QuarterdeckError
 
-from .sanitize import sanitize_text
-
 if TYPE_CHECKING:
     from quarterdeck.config.places import Places
     from quarterdeck.fleet.api import AgentInfo, InboxItem, SpawnOptions
@@ -26,7 +24,6 @@ __all__ = [
     "FleetActions",
     "RuleRefusedError",
     "ShowMessage",
-    "list_usable_agents",
     "record_rule",
 ]
 
@@ -179,17 +176,3 @@ async def record_rule(places: "Places", text: str, scope: "RuleScope", cwd: str)
     ]
     await (await open_grants(places)).add(grants)
     return grants
-
-
-def list_usable_agents() -> list[str]:
-    """The agents whose program is here, our own first. Blocks on files."""
-    import shutil
-
-    from quarterdeck.drivers.catalogue import load_catalogue
-
-    try:
-        agents = load_catalogue().agents.values()
-    except QuarterdeckError:
-        agents = ()
-    found = [agent.name for agent in agents if agent.program and shutil.which(agent.program)]
-    return ["native", *(sanitize_text(name) for name in found if name != "native")]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,6 @@ from quarterdeck.wire.errors import QuarterdeckError
 
 from .commands.registry import find_command
 from .drafts import NEW
-from .fleet_actions import list_usable_agents
 from .input_lines import LineSign, find_sign
 
 if TYPE_CHECKING:
@@ -158,19 +158,31 @@ class PromptSender:
 
     async def spawn(self, panel: "ChatPanel") -> None:
         """Ask for a new agent, with what is typed if that is for nobody yet."""
-        from .screens.spawn import SpawnScreen, look_at_directory
+        from .screens.spawn import SpawnScreen
+        from .screens.spawn_lookup import SpawnLookup
 
         context = self._app_context
         is_free = context.roster.find(panel.session) is None
         typed = panel.chat.full_text if is_free else ""
-        names = await asyncio.to_thread(list_usable_agents)
+        cwd, preferences = context.cwd, context.preferences
 
         async def start(options: "SpawnOptions") -> None:
             session = await self._actions.spawn(options)
             if options.prompt == typed.strip() and panel.draft.startswith(NEW):
                 panel.chat.set_text("")
             context.select(session)
+            await self._remember(cwd, options)
 
-        look = partial(look_at_directory, context)
-        form = SpawnScreen(context.cwd, typed, names, start=start, look=look)
+        chosen = preferences.choices.spawns.get(cwd)
+        form = SpawnScreen(cwd, typed, SpawnLookup(context), start=start, chosen=chosen)
         await self._app.push_screen_wait(form)
+
+    async def _remember(self, cwd: str, options: "SpawnOptions") -> None:
+        """Keep what was chosen, to be offered again in the same project."""
+        from .screens.spawn_model import list_remembered
+
+        preferences, given = self._app_context.preferences, options.options
+        preferences.note_spawn(cwd, given.cwd, list_remembered(given))
+        # A choice that cannot be kept is not worth a warning: the agent runs.
+        with suppress(OSError):
+            await asyncio.to_thread(preferences.save)

@@ -25,6 +25,7 @@ __all__ = ["Preferences", "SavedPreferences", "load_preferences", "load_vim_choi
 
 _MOST_WORKSPACES = 500
 _MOST_RECENT = 12
+_MOST_DIRECTORIES = 20
 
 
 class SavedPreferences(Struct, kw_only=True):
@@ -40,6 +41,10 @@ class SavedPreferences(Struct, kw_only=True):
     sort: str | None = None
     recent: tuple[str, ...] = ()
     """Commands that were chosen or typed last, the latest first."""
+    directories: tuple[str, ...] = ()
+    """Where agents were started, the latest first."""
+    spawns: dict[str, dict[str, str]] = {}
+    """What was chosen last for a new agent, by the directory of the workbench and the field."""
 
 
 @dataclass(kw_only=True)
@@ -130,6 +135,21 @@ class Preferences:
         others = [one for one in self.choices.recent if one != name]
         self.choices.recent = (name, *others)[:_MOST_RECENT]
         return True
+
+    def note_spawn(self, cwd: str, directory: str, chosen: Mapping[str, str]) -> None:
+        """Note what was chosen for a new agent, to be offered again in the same place.
+
+        Args:
+            cwd: where the workbench is.
+            directory: where the agent works.
+            chosen: the values of the form, by field.
+        """
+        self.choices.spawns.pop(cwd, None)
+        self.choices.spawns[cwd] = dict(chosen)
+        for old in list(self.choices.spawns)[:-_MOST_WORKSPACES]:
+            del self.choices.spawns[old]
+        others = (one for one in self.choices.directories if one != directory)
+        self.choices.directories = (directory, *others)[:_MOST_DIRECTORIES]
 
     def save(self) -> None:
         """Keep the choices. Blocks.

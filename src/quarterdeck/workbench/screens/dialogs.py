@@ -191,10 +191,27 @@ class ChoiceInput(Input):
 
 
 class FieldRow(Horizontal):
-    """A field with its name before it; ``begins``: the first of a group."""
+    """A field with its name before it.
 
-    def __init__(self, title: str, field: Widget, *, begins: bool = False) -> None:
-        super().__init__(Label(title), field, classes=f"field-row{' -begins' * begins}")
+    Args:
+        title: the name.
+        field: what takes the value.
+        begins: it is the first of a group.
+        noted: what its value means stands beside it.
+    """
+
+    def __init__(
+        self, title: str, field: Widget, *, begins: bool = False, noted: bool = False
+    ) -> None:
+        notes = (Label(classes="note", markup=False),) if noted else ()
+        classes = f"field-row{' -begins' * begins}{' -noted' * noted}"
+        super().__init__(Label(title), field, *notes, classes=classes)
+        self.noted = noted
+
+    def note(self, words: str) -> None:
+        """Say what the value means; any text."""
+        for label in self.query(".note").results(Label):
+            label.update(Content(sanitize_line(words, 200)))
 
 
 class FactsView(LinesView):

@@ -26,6 +26,8 @@ __all__ = [
 _AROUND = 2
 _GAP = "   "
 _DENY = "deny"
+_LEVELS = 3
+"""Of how few words a choice is written in."""
 _MOST_RISKS = 3
 """Lines; they stay in view however long a request is."""
 
@@ -170,7 +172,7 @@ def _rest(summary: PermissionSummary, where: str) -> Iterator[Line]:
     if where:
         yield plain(f"in {where}", "faint")
     if summary.reason:
-        yield plain(f"asked because {sanitize_line(summary.reason)}", "faint")
+        yield plain(sanitize_line(summary.reason), "faint")
 
 
 def risk_lines(summary: PermissionSummary, width: int) -> list[Line]:
@@ -194,9 +196,9 @@ def choice_lines(choices: CardChoices, width: int, *, is_tight: bool = False) ->
     """The four choices, side by side as far as there is room; a rule is never cut unless tight."""
     lines: list[Line] = []
     row: list[Span] = []
-    whole = sum(width_of(_choice(one)) + len(_GAP) for one in choices.shown) - len(_GAP)
+    level = next((one for one in range(_LEVELS) if _measure(choices, one) <= width), _LEVELS - 1)
     for choice in choices.shown:
-        spans = _choice(choice, is_short=whole > width)
+        spans = _choice(choice, level)
         gap = len(_GAP) if row else 0
         if row and width_of(tuple(row)) + gap + width_of(spans) > width:
             lines.append(tuple(row))
@@ -213,8 +215,15 @@ def choice_lines(choices: CardChoices, width: int, *, is_tight: bool = False) ->
     return [*lines, tuple(row)] if row else lines
 
 
-def _choice(choice: CardChoice, *, is_short: bool = False) -> Line:
-    words = sanitize_line((is_short and choice.short) or choice.words, 400)
+def _measure(choices: CardChoices, level: int) -> int:
+    """The width of all choices in one line."""
+    return sum(width_of(_choice(one, level)) + len(_GAP) for one in choices.shown) - len(_GAP)
+
+
+def _choice(choice: CardChoice, level: int) -> Line:
+    """A choice in the words of a level; the higher, the fewer."""
+    forms = (choice.words, choice.short, choice.brief)[: level + 1]
+    words = sanitize_line(next(filter(None, reversed(forms))), 400)
     return ((f"{choice.key} ", "key"), (words, "bad" if choice.words == _DENY else "text"))
 
 

@@ -86,6 +86,10 @@ _FILLERS = frozenset(
         *("in", "to", "bash", "shell", "and", "-", ""),
     )
 )
+_DESCRIPTION = "description"
+_NO_RULE = "no rule matches"
+_LABELLED = re.compile(r"""(?P<quote>['"])(?P<label>.*)(?P=quote): (?P<why>.*)""", re.DOTALL)
+"""A part of a call, and why it is asked about."""
 _Leaf: TypeAlias = tuple[str, str, Any]
 """The last name of an argument, its whole name, and its value."""
 
@@ -99,13 +103,18 @@ def summarize_request(asked: PermissionAsked, cwd: str | None, home: str = "") -
     given = _given_directory(asked.raw_input)
     shown = [command or "", patch, *(change.path for change in changes), given or ""]
     leaves = [one for one in _leaves(asked.raw_input) if not _is_shown(one, shown, changes, patch)]
+    texts = [_without_prompt(one, command, (given, cwd)) for one in texts]
+    said = [str(value) for _, name, value in leaves if name == _DESCRIPTION]
+    leaves = [one for one in leaves if one[1] != _DESCRIPTION]
     shown_texts = {*shown, *(str(value) for _, _, value in leaves)}
     names = [name for change in changes for name in _short_names(change.path, cwd)]
     notes = (
         [asked.title] if _says_more(asked.title, [*shown_texts, *names, asked.name or ""]) else []
     )
     notes += [
-        text for text in dict.fromkeys(texts) if text not in shown_texts and text not in notes
+        text
+        for text in dict.fromkeys((*said, *texts))
+        if text and text not in shown_texts and text not in notes
     ]
     notes += [f"terminal {c.terminal_id}" for c in asked.content if isinstance(c, TerminalItem)]
     return PermissionSummary(
@@ -117,9 +126,37 @@ def summarize_request(asked: PermissionAsked, cwd: str | None, home: str = "") -
         arguments=tuple((name, format_json(value)) for _, name, value in leaves),
         places=tuple(_places(asked, shown_texts, patch)),
         directory=given or cwd,
-        risks=find_risks(asked, cwd, home),
-        reason=asked.reason or "",
+        risks=(risks := find_risks(asked, cwd, home)),
+        reason=_short_reason(asked.reason or "", command or "", risks),
     )
+
+
+def _without_prompt(text: str, command: str | None, places: Iterable[str | None]) -> str:
+    """A text without the command that is shown already, and without the prompt before it.
+
+    A directory that is shown nowhere else stays.
+    """
+    if command is None:
+        return text
+    text = text.rstrip()
+    for place in (*filter(None, places), ""):
+        if text == f"[current working directory {place}]":
+            return ""
+        left = text.removesuffix(f"{place}$ {command}")
+        if left != text and (not left or left[-1].isspace()):
+            left = left.strip()
+            return left.removeprefix("# ") if "\n" not in left else left
+    return text
+
+
+def _short_reason(reason: str, command: str, risks: Sequence[PermissionRisk]) -> str:
+    """Why no rule decided it, as far as that says something that the rest does not."""
+    found = _LABELLED.fullmatch(reason)
+    why = found["why"] if found else reason
+    if why == _NO_RULE or any(risk.reason == why.removeprefix("it ") for risk in risks):
+        return ""
+    is_clear = found is not None and found["label"] in (command, *(risk.words for risk in risks))
+    return why if is_clear else reason
 
 
 def find_command(asked: PermissionAsked) -> str | None:
@@ -196,7 +233,19 @@ def _is_shown(leaf: _Leaf, shown: Sequence[str], changes: Sequence[Diff], patch:
         return True
     if key not in _TEXT_KEYS:
         return False
+    if changes and _is_patch(value):
+        return _is_covered(value, changes)
     return any(value in (change.old_text or "") or value in change.new_text for change in changes)
+
+
+def _is_covered(patch: str, changes: Sequence[Diff]) -> bool:
+    """Whether changes show every line that a patch adds or removes."""
+    new = {line for change in changes for line in change.new_text.splitlines()}
+    old = {line for change in changes for line in (change.old_text or "").splitlines()}
+    lines = patch.splitlines()
+    added = {line[1:] for line in lines if line.startswith("+") and not line.startswith("+++ ")}
+    gone = {line[1:] for line in lines if line.startswith("-") and not line.startswith("--- ")}
+    return added <= new and gone <= old
 
 
 def _short_names(path: str, cwd: str | None) -> Iterator[str]:
@@ -278,6 +327,8 @@ class CardChoice:
     words: str
     short: str = ""
     """The words where room is scarce; empty: the same."""
+    brief: str = ""
+    """The words where it is scarcer still; empty: the same as ``short``."""
     rule: str = ""
     """The rule that it records, as people write it; empty: none."""
     is_agents: bool = False
@@ -315,6 +366,7 @@ class CardChoices:
 
 
 _KEYS = {"session": "s", "project": "p"}
+_BRIEF = {"session": "this session", "project": "here"}
 _WHERE = {"session": "for this session", "project": "in this project", "user": "everywhere"}
 
 
@@ -335,6 +387,7 @@ def merge_options(options: Sequence[PermissionOption]) -> CardChoices:
                     option=found[-1].option_id,
                     words=_words_of(found[-1]),
                     short=f"{_short(_rule_of(found[-1]))} this {scope}",
+                    brief=f"{_short(_rule_of(found[-1]))} {_BRIEF[scope]}",
                     rule=_rule_of(found[-1]),
                 )
             )

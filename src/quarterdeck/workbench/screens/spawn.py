@@ -1,201 +1,58 @@
-"""The form that starts an agent: which, where, its task, its worktree, and its options as a line
-of text.
+"""The form that starts an agent: which, its task, its model and mode, where it works. What has no
+field of its own is set in a line of text.
 """
 
-import asyncio
-import shlex
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import msgspec
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Checkbox, Input, Label, TextArea
 
 from quarterdeck.fleet.api import SpawnOptions
-from quarterdeck.policy.modes import MODES
 from quarterdeck.wire.errors import QuarterdeckError
-from quarterdeck.wire.session_options import SessionLimits, SessionOptions
-from quarterdeck.wire.settings import Effort
-from quarterdeck.wire.worktrees import WorktreeOptions
+from quarterdeck.wire.session_options import SessionOptions
 
 from ..sanitize import sanitize_line, sanitize_text
-from .dialogs import ChoiceInput, FieldRow
+from ..widgets.select import SelectField, SelectOption
+from .dialogs import FieldRow
 from .question import FormCheckbox
+from .spawn_model import (
+    LIMITS,
+    NEW,
+    NONE,
+    REMEMBERED,
+    OptionTextError,
+    SpawnAgent,
+    SpawnDirectory,
+    list_agent_options,
+    list_effort_options,
+    list_mode_options,
+    list_worktree_options,
+    parse_limits,
+    parse_option_text,
+    parse_worktree_choice,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from textual.app import App
     from textual.timer import Timer
 
-    from ..context import WorkbenchContext
+    from .spawn_lookup import SpawnSource
 
-__all__ = [
-    "OptionTextError",
-    "SpawnDirectory",
-    "SpawnScreen",
-    "look_at_directory",
-    "parse_option_text",
-    "parse_worktree_choice",
-]
+__all__ = ["SpawnScreen"]
 
-_LISTS = ("roots", "allow", "deny", "tools", "denied_tools")
-_TEXTS = ("transport", "agent_mode", "effort", "system_prompt", "resume", "fork")
-_LIMITS = tuple(f"limits.{name}" for name in SessionLimits.__struct_fields__)
-_VARIABLE = "environment."
-_WORKTREE = ("worktree", "worktree.base", "worktree.carry", "worktree.path")
-_WORDS: dict[str, dict[str, Any]] = {
-    "yes": {},
-    "true": {},
-    "no": {"is_off": True},
-    "false": {"is_off": True},
-}
-"""What a worktree is asked for with, besides its name."""
-
-
-class OptionTextError(QuarterdeckError):
-    """The text is not understood; the message says which part and what there is."""
-
-
-def parse_option_text(text: str, **fields: Any) -> SessionOptions:
-    """The options that a text sets, with these fields besides; a list is one word for each value.
-
-    Words are separated and quoted as in a shell. ``environment.NAME=value`` sets a variable;
-    ``worktree`` is ``yes``, ``no`` or a name.
-
-    Raises:
-        OptionTextError: there is no such option, or it has no such value.
-    """
-    given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise OptionTextError(f"options: {str(error).lower()} in {text!r}") from error
-    for word in words:
-        name, is_set, value = word.partition("=")
-        if not is_set:
-            raise OptionTextError(f"options: write {word!r} as name=value")
-        _put(given, name, value)
-    try:
-        return msgspec.convert(given, SessionOptions, strict=False)
-    except msgspec.ValidationError as error:
-        raise OptionTextError(f"options: {error}") from error
-
-
-def _put(given: dict[str, Any], name: str, value: str) -> None:
-    if name in _LISTS:
-        given.setdefault(name, []).append(value)
-    elif name in _TEXTS:
-        given[name] = value
-    elif name in _LIMITS:
-        given.setdefault("limits", {})[name.removeprefix("limits.")] = value
-    elif name == "worktree":
-        given.setdefault("worktree", {}).update(_WORDS.get(value, {"name": value}))
-    elif name in _WORKTREE:
-        given.setdefault("worktree", {})[name.removeprefix("worktree.")] = value
-    elif name.startswith(_VARIABLE) and name != _VARIABLE:
-        given.setdefault("environment", {})[name.removeprefix(_VARIABLE)] = value
-    else:
-        known = ", ".join((*_TEXTS, *_LISTS, *_WORKTREE, *_LIMITS, f"{_VARIABLE}NAME"))
-        raise OptionTextError(f"options: there is no {name!r}; there are {known}")
-
-
-EFFORTS: tuple[str, ...] = get_args(Effort)
-_NEW, _NONE = "new", "none"
-_MOST_BRANCHES = 200
 _SETTLE = 0.3
 """Seconds after the last key in the directory before it is looked at."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpawnDirectory:
-    """What the form has to know of a directory for its worktrees."""
-
-    problem: str = ""
-    """Why no worktree can be made here; empty: one can."""
-    head: str = ""
-    """What is checked out: a new worktree starts from it."""
-    has_default: bool = False
-    """A new agent gets a worktree here unless somebody says otherwise."""
-    worktrees: tuple[str, ...] = ()
-    """The names of those that agents have already."""
-    branches: tuple[str, ...] = ()
-
-
-def parse_worktree_choice(
-    choice: str, base: str, carry: bool, known: SpawnDirectory, cwd: str = "/"
-) -> WorktreeOptions | None:
-    """The worktree that the fields of the form ask for; None: what the settings say.
-
-    Raises:
-        OptionTextError: they do not fit together, or there is no repository.
-    """
-    makes_new = choice == _NEW or (not choice and known.has_default)
-    is_path = "/" in choice or choice.startswith(("~", "."))
-    exists = is_path or choice in known.worktrees
-    if choice in ("", _NONE) and not makes_new:
-        if base or carry:
-            field = "base" if base else "carry"
-            raise OptionTextError(f"{field}: needs a worktree; choose {_NEW!r} for it")
-        return WorktreeOptions(is_off=True) if choice else None
-    if known.problem and not is_path:
-        raise OptionTextError(f"worktree: {known.problem}")
-    if exists and (base or carry):
-        field = "base" if base else "carry"
-        raise OptionTextError(f"{field}: only for a new worktree, and {choice!r} exists")
-    if is_path:
-        return WorktreeOptions(path=str(Path(cwd, Path(choice).expanduser())))
-    if exists:
-        return WorktreeOptions(path=choice)
-    if not choice and not base and not carry:
-        return None
-    return WorktreeOptions(name=None if makes_new else choice, base=base or None, carry=carry)
-
-
-async def look_at_directory(context: "WorkbenchContext", cwd: str) -> SpawnDirectory:
-    """What there is for worktrees in a directory."""
-    try:
-        found = await asyncio.to_thread(_read_directory, cwd)
-        if found.problem:
-            return found
-        listed = await context.fleet.worktrees(repository=cwd)
-        names = tuple(one.name for one in listed if one.problem is None)
-        return replace(found, worktrees=names, has_default=await _has_default(context, cwd))
-    except QuarterdeckError as error:
-        return SpawnDirectory(problem=str(error))
-
-
-async def _has_default(context: "WorkbenchContext", cwd: str) -> bool:
-    places = context.discovery.places
-    if places is None:
-        return False
-    from quarterdeck.agent.environment import prepare_environment
-
-    session_environment = await prepare_environment(places, context.discovery.environment, cwd)
-    return session_environment.settings.worktrees.default
-
-
-def _read_directory(cwd: str) -> SpawnDirectory:
-    from quarterdeck.system.errors import GitError
-    from quarterdeck.system.git.references import BRANCHES, list_references
-    from quarterdeck.system.git.repository import find_repository
-
-    if not Path(cwd).is_dir():
-        return SpawnDirectory(problem=f"there is no directory {cwd!r}")
-    try:
-        repository = find_repository(cwd)
-        if repository is None:
-            return SpawnDirectory(problem="the directory is not in a git repository")
-        names = [name.removeprefix(BRANCHES) for name in list_references(repository, BRANCHES)]
-        head = repository.branch if repository.is_on_branch else "HEAD"
-    except GitError as error:
-        return SpawnDirectory(problem=str(error))
-    return SpawnDirectory(head=head or "HEAD", branches=tuple(names[:_MOST_BRANCHES]))
+_ROOM = 30
+"""Lines of a screen that shows all fields at once."""
+_OWN = "native"
 
 
 class SpawnScreen(ModalScreen[None]):
@@ -204,67 +61,88 @@ class SpawnScreen(ModalScreen[None]):
     Args:
         cwd: the directory that is offered.
         prompt: what is filled in already.
-        agents: the agents that can be used here.
+        source: finds what can be chosen.
         start: starts one; raises QuarterdeckError if that is refused.
-        look: what there is for worktrees in a directory.
+        chosen: the values that were chosen last in this project, by field.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "cancel"),
         Binding("ctrl+s", "start", "start"),
+        Binding("ctrl+o", "more", "more or fewer fields"),
     ]
+
+    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]]] = [(0, "-narrow"), (64, "-wide")]
 
     def __init__(
         self,
         cwd: str,
         prompt: str,
-        agents: "Sequence[str]",
+        source: "SpawnSource",
         *,
         start: "Callable[[SpawnOptions], Awaitable[None]]",
-        look: "Callable[[str], Awaitable[SpawnDirectory]]",
+        chosen: "Mapping[str, str] | None" = None,
     ) -> None:
         super().__init__()
         self._cwd = cwd
         self._prompt = prompt
-        self._agents = [sanitize_line(agent, 60) for agent in agents]
+        self._source = source
         self._start_agent = start
-        self._look = look
+        given = chosen or {}
+        self._chosen = {name: sanitize_line(given.get(name, ""), 200) for name in REMEMBERED}
+        self._agents: Sequence[SpawnAgent] = ()
         self._known = SpawnDirectory()
         self._looking: Timer | None = None
+        self._is_more: bool | None = None
+        """Whether all fields are shown; None: if there is room."""
         self._is_starting = False
         self._error = ""
         """Why it was not started; until something is changed."""
 
     def compose(self) -> ComposeResult:
         """The parts."""
-        agents = self._agents
+        chosen = self._chosen
+        find = self._source.directories
         task = TextArea(sanitize_text(self._prompt), id="prompt", compact=True)
-        agent = ChoiceInput(agents[0] if agents else "native", id="agent", choices=agents)
+        agent = SelectField(chosen["agent"] or _OWN, id="agent", is_needed=True)
         with Vertical(id="box") as box:
             box.border_title = "start an agent"
-            box.border_subtitle = _KEYS
             with VerticalScroll():
-                yield FieldRow("agent", agent)
+                yield FieldRow("agent", agent, noted=True)
                 yield FieldRow("task", task)
-                yield FieldRow("directory", Input(sanitize_line(self._cwd), id="cwd"))
-                yield FieldRow("name", Input(id="name", placeholder="chosen for you"), begins=True)
-                yield FieldRow("model", Input(id="model", placeholder="the agent's own"))
-                yield FieldRow("mode", ChoiceInput(id="mode", choices=MODES))
-                yield FieldRow("effort", ChoiceInput(id="effort", choices=EFFORTS))
-                worktree = ChoiceInput(id="worktree", choices=(_NEW, _NONE))
-                yield FieldRow("worktree", worktree, begins=True)
-                yield FieldRow("base", ChoiceInput(id="base"))
-                yield FieldRow("carry", FormCheckbox("copy my uncommitted changes", id="carry"))
-                yield FieldRow("options", Input(id="more", placeholder=_EXAMPLE), begins=True)
+                model = SelectField(chosen["model"], id="model", is_free=True)
+                yield FieldRow("model", model, noted=True)
+                yield FieldRow("mode", SelectField(chosen["mode"], id="mode"), noted=True)
+                with Vertical(id="further"):
+                    cwd = SelectField(self._cwd, id="cwd", is_free=True, find=find)
+                    yield FieldRow("directory", cwd, begins=True)
+                    yield FieldRow("name", Input(id="name", placeholder="chosen for you"))
+                    effort = SelectField(chosen["effort"], id="effort")
+                    yield FieldRow("effort", effort, noted=True)
+                    worktree = SelectField(chosen["worktree"], id="worktree", is_free=True)
+                    yield FieldRow("worktree", worktree, begins=True)
+                    yield FieldRow("base", SelectField(id="base", is_free=True))
+                    yield FieldRow("carry", FormCheckbox("copy my uncommitted changes", id="carry"))
+                    yield FieldRow("limits", self._limits(), begins=True)
+                    yield FieldRow("options", Input(id="more", placeholder=_EXAMPLE))
+                yield Label(id="folded", markup=False)
             yield Label(id="hint", markup=False)
+
+    def _limits(self) -> Horizontal:
+        return Horizontal(*(Input(id=f"limit-{name}") for name in LIMITS), id="limits")
 
     def on_mount(self) -> None:
         """Begin where something is missing."""
-        for name in ("mode", "effort"):
-            self._input(name).placeholder = "as the settings say"
+        self._fold()
+        self._show_agent()
         self._show_worktree()
         self._find_out()
+        self.run_worker(self._find_agents(), group="agents")
         self.query_one("#agent" if self._prompt else "#prompt").focus()
+
+    def on_resize(self) -> None:
+        """Show as many fields as there is room for."""
+        self._fold()
 
     def on_descendant_focus(self) -> None:
         """Say what the field is for."""
@@ -274,6 +152,32 @@ class SpawnScreen(ModalScreen[None]):
         """Enter starts."""
         event.stop()
         self.action_start()
+
+    @on(events.Click, "#folded")
+    def action_more(self) -> None:
+        """Show all fields, or the first alone."""
+        self._is_more = not self.query_one("#further").display
+        self._fold()
+
+    def _fold(self) -> None:
+        is_more = self.size.height >= _ROOM if self._is_more is None else self._is_more
+        further = self.query_one("#further")
+        is_inside = self.focused is not None and further in self.focused.ancestors
+        further.display = is_more
+        self.query_one("#folded").display = not is_more
+        if is_inside and not is_more:
+            self.query_one("#mode").focus()
+        box = self.query_one("#box")
+        box.border_subtitle = _KEYS.format("fewer fields" if is_more else "more fields")
+        self._show_folded()
+
+    def _show_folded(self) -> None:
+        """What the fields say that are not shown."""
+        names = {"directory": "cwd", "name": "name", "effort": "effort", "worktree": "worktree"}
+        facts = [f"{title} {words}" for title, id_ in names.items() if (words := self._given(id_))]
+        limits = [words for name in LIMITS if (words := self._given(f"limit-{name}"))]
+        facts += ["limits"] * bool(limits) + ["options"] * bool(self._given("more"))
+        self.query_one("#folded", Label).update(f"▸ {' · '.join(facts)}")
 
     @on(Input.Changed)
     @on(TextArea.Changed)
@@ -292,10 +196,28 @@ class SpawnScreen(ModalScreen[None]):
     def _worktree_typed(self) -> None:
         self._show_worktree()
 
+    @on(Input.Changed)
+    def _value_changed(self) -> None:
+        self._show_notes()
+        self._show_folded()
+
+    @on(SelectField.Taken, "#agent")
+    def _agent_taken(self) -> None:
+        self._field("model").set_value("")  # it is another agent's name for one
+        self._show_agent()
+        self._find_models()
+
+    @on(SelectField.Refused)
+    def _refused(self, event: SelectField.Refused) -> None:
+        event.stop()
+        self._show_error(f"{event.option.value}: {event.option.problem}")
+
     def action_start(self) -> None:
         """Start the agent that the form describes."""
         if self._is_starting:
             return
+        for field in self.query(SelectField):
+            field.settle()
         try:
             options = self._read()
         except OptionTextError as error:
@@ -325,7 +247,8 @@ class SpawnScreen(ModalScreen[None]):
 
     def _read(self) -> SpawnOptions:
         """What is filled in. Raises OptionTextError."""
-        more = parse_option_text(self._given("more") or "")
+        text = self._given("more") or ""
+        more = parse_option_text(text)
         worktree = parse_worktree_choice(
             self._given("worktree") or "",
             self._given("base") or "",
@@ -336,18 +259,106 @@ class SpawnScreen(ModalScreen[None]):
         if more.worktree is not None and worktree is not None:
             raise OptionTextError("options: worktree has a field of its own; fill in only one")
         options = parse_option_text(
-            self._given("more") or "",
-            agent=self._given("agent") or "native",
+            text,
+            agent=self._given("agent") or _OWN,
             cwd=self._directory,
             model=self._given("model"),
             mode=self._given("mode"),
             **{} if more.effort else {"effort": self._given("effort")},
         )
+        limits = parse_limits({name: self._given(f"limit-{name}") for name in LIMITS}, more.limits)
+        options = msgspec.structs.replace(
+            options, worktree=worktree or more.worktree, limits=limits
+        )
+        self._check(options)
         return SpawnOptions(
-            options=msgspec.structs.replace(options, worktree=worktree or more.worktree),
+            options=options,
             name=self._given("name"),
             prompt=self.query_one("#prompt", TextArea).text.strip() or None,
         )
+
+    def _check(self, options: SessionOptions) -> None:
+        """Say now what the agent would refuse. Raises OptionTextError."""
+        field, agent = self._field("mode"), self._agent
+        if (chosen := field.chosen) is not None and chosen.problem:
+            raise OptionTextError(f"mode: {chosen.value} {chosen.problem}")
+        if agent is not None and options.effort and (problem := agent.explain("effort")):
+            raise OptionTextError(f"effort: {problem}")
+
+    # Agents and models
+
+    @property
+    def _agent(self) -> SpawnAgent | None:
+        name = self._field("agent").value
+        return next((one for one in self._agents if one.name == name), None)
+
+    async def _find_agents(self) -> None:
+        """Show the agents at once, and again when their versions are known."""
+        for with_versions in (False, True):
+            self._agents = await self._source.agents(with_versions=with_versions)
+            field = self._field("agent")
+            field.offer(list_agent_options(self._agents))
+            chosen = field.chosen
+            if chosen is None or chosen.problem:  # gone since it was chosen last
+                field.set_value(_OWN)
+                self._field("model").set_value("")
+            self._show_agent()
+            if not with_versions:
+                self._find_models()
+
+    def _find_models(self) -> None:
+        if (agent := self._agent) is not None:
+            self.run_worker(self._offer_models(agent), group="models", exclusive=True)
+
+    async def _offer_models(self, agent: SpawnAgent) -> None:
+        self._field("model").offer(await self._source.models(agent))
+        self._show_notes()
+
+    def _show_agent(self) -> None:
+        """Offer what the agent takes."""
+        agent, known = self._agent, self._known
+        is_own = agent is None or agent.name == _OWN
+        model = known.model if is_own else ""
+        self._field("model").placeholder = model or "the agent's own"
+        self._field("mode").placeholder = known.mode or _SETTINGS
+        self._offer("mode", list_mode_options(agent, known))
+        problem = agent.explain("effort") if agent is not None else ""
+        effort = self._field("effort")
+        self._offer("effort", list_effort_options(agent))
+        effort.placeholder = "" if problem else known.effort or _SETTINGS
+        effort.disabled = bool(problem)
+        for name, unit in LIMITS.items():
+            field = self._input(f"limit-{name}")
+            field.disabled = agent is not None and bool(agent.explain(f"limits.{name}"))
+            field.placeholder = "cost in $" if name == "cost" else unit
+            if field.disabled:
+                field.value = ""
+        self._show_notes()
+
+    def _offer(self, name: str, options: "Sequence[SelectOption]") -> None:
+        """Offer values; one that cannot be chosen any more goes."""
+        field = self._field(name)
+        field.offer(options)
+        if (chosen := field.chosen) is not None and chosen.problem and not field.has_focus:
+            field.set_value("")
+
+    def _show_notes(self) -> None:
+        """Say beside each field what its value means."""
+        for row in self.query(FieldRow):
+            field = row.query("SelectField").first(SelectField) if row.noted else None
+            if field is not None:
+                row.note(self._describe(field))
+
+    def _describe(self, field: SelectField) -> str:
+        """What the value of a field means, or what none means."""
+        agent = self._agent
+        if field.id == "effort" and agent is not None and (problem := agent.explain("effort")):
+            return problem
+        value = field.value or field.placeholder
+        found = next((one for one in field.options if one.value == value), None)
+        words = (found.problem or found.words) if found is not None else ""
+        is_default = not field.value and value not in ("", _SETTINGS, "the agent's own")
+        return " · ".join(filter(None, (_SETTINGS if is_default else "", words)))
 
     # Worktrees
 
@@ -360,12 +371,15 @@ class SpawnScreen(ModalScreen[None]):
         self.run_worker(self._look_again(), group="look", exclusive=True)
 
     async def _look_again(self) -> None:
-        self._known = known = await self._look(self._directory)
+        self._known = known = await self._source.look(self._directory)
         # A name that is no plain text cannot be typed either.
-        names = [name for name in known.worktrees if name == sanitize_line(name, 100)]
         branches = [name for name in known.branches if name == sanitize_line(name, 100)]
-        self.query_one("#worktree", ChoiceInput).offer((_NEW, _NONE, *names))
-        self.query_one("#base", ChoiceInput).offer(branches)
+        options = [
+            one for one in list_worktree_options(known) if one.value == sanitize_line(one.value)
+        ]
+        self._field("worktree").offer(options)
+        self._field("base").offer([SelectOption(value=name) for name in branches])
+        self._show_agent()
         self._show_worktree()
 
     def _show_worktree(self) -> None:
@@ -373,23 +387,21 @@ class SpawnScreen(ModalScreen[None]):
         known, choice = self._known, self._given("worktree") or ""
         if known.problem:
             words = f"none: {sanitize_line(known.problem, 200)}"
-        elif known.has_default:
-            words = "new, as the settings say"
         else:
-            words = "none, as the settings say"
+            words = f"{NEW if known.has_default else NONE}, {_SETTINGS}"
         self._input("worktree").placeholder = words
-        is_new = (known.has_default if not choice else choice != _NONE) and not known.problem
+        is_new = (known.has_default if not choice else choice != NONE) and not known.problem
         is_new = is_new and choice not in known.worktrees and "/" not in choice
-        base, carry = self._input("base"), self.query_one("#carry", Checkbox)
-        base.disabled = not is_new
+        base, carry = self._field("base"), self.query_one("#carry", Checkbox)
+        base.disabled = carry.disabled = not is_new
         base.placeholder = (
             f"{sanitize_line(known.head, 100)}, which is checked out"
             if is_new
             else "of a new worktree"
         )
-        carry.disabled = not is_new
         if not is_new:
-            base.value, carry.value = "", False
+            carry.value = False
+            base.set_value("")
         self._show_hint()
 
     # Words
@@ -400,19 +412,17 @@ class SpawnScreen(ModalScreen[None]):
     def _input(self, name: str) -> Input:
         return self.query_one(f"#{name}", Input)
 
+    def _field(self, name: str) -> SelectField:
+        return self.query_one(f"#{name}", SelectField)
+
     def _show_hint(self) -> None:
-        lists = {
-            "agent": f"↑↓ choose; installed: {', '.join(self._agents)}",
-            "mode": f"↑↓ choose: {', '.join(MODES)}",
-            "effort": f"↑↓ choose: {', '.join(EFFORTS)}",
-        }
-        field = self.focused.id if self.focused is not None else None
-        words = lists.get(field or "") or _HINTS.get(field or "", "")
+        id_ = (self.focused.id if self.focused is not None else None) or ""
+        words = _HINTS.get("limits" if id_.startswith("limit-") else id_, "")
         if self._is_starting:
             words = "starting …"
         hint = self.query_one("#hint", Label)
         hint.set_class(bool(self._error), "-bad")
-        hint.update(f"✗ {self._error}" if self._error else words)
+        hint.update(Content(f"✗ {self._error}" if self._error else words))
 
     def _show_error(self, words: str) -> None:
         """Show why it cannot be started, and go where the cause is."""
@@ -422,21 +432,38 @@ class SpawnScreen(ModalScreen[None]):
         if field is None and base is not None and repr(base) in words:
             field = "base"
         if field is not None:
-            self.query_one(f"#{field}").focus()
+            widget = self.query_one(f"#{field}")
+            if self.query_one("#further") in widget.ancestors:
+                self._is_more = True
+                self._fold()
+            widget.focus()
         self._show_hint()
 
 
-_KEYS = "ctrl+s start · tab next field · ↑↓ choose · esc cancel"
-_EXAMPLE = "tools=read limits.cost=2 allow='bash(make:*)'"
+_SETTINGS = "as the settings say"
+_KEYS = "ctrl+s start · ctrl+o {} · ↑↓ choose · esc cancel"
+_EXAMPLE = "tools=read allow='bash(make:*)'"
 _HINTS = {
+    "agent": "type to filter; enter chooses, enter again starts",
     "prompt": "what it is to do; empty: it waits for a prompt",
-    "cwd": "where it works, or of which repository it gets a worktree",
+    "cwd": "where it works, or of which repository it gets a worktree; tab completes a path",
     "name": "how you call it; also names its worktree and branch",
-    "model": "by the agent's own name for it",
-    "worktree": "↑↓ choose: new, none or one that exists; or type a name or a path",
-    "base": "↑↓ choose: a branch; or type a tag or a commit to start from",
+    "model": "one of the list, or any name that the agent takes",
+    "mode": "what it may do without asking",
+    "effort": "how much the model thinks",
+    "worktree": f"{NEW}, {NONE}, one that exists, or a name or path of your own",
+    "base": "a branch, a tag or a commit that the new worktree starts from",
     "carry": "space: changed and untracked files come along; yours stay",
-    "more": "other options of spawn, as name=value",
+    "limits": "where one turn is ended; empty: as the settings say",
+    "more": "other options, as name=value",
 }
-_FIELDS = {"options": "more", "worktree": "worktree", "base": "base", "carry": "worktree"}
+_FIELDS = {
+    "options": "more",
+    "worktree": "worktree",
+    "base": "base",
+    "carry": "worktree",
+    "mode": "mode",
+    "effort": "effort",
+    **{f"limits.{name}": f"limit-{name}" for name in LIMITS},
+}
 """The field that an error is about, by its first word."""
