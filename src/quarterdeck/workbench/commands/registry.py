@@ -322,6 +322,12 @@ PREFERENCE_ROWS: tuple[tuple[str, str, str, str | None], ...] = (
         "column",
     ),
     (
+        "group",
+        "group agents by state, lead, project or none; no words: by the next",
+        "commands.agents:group_agents",
+        None,
+    ),
+    (
         "filter",
         "filter agents by words; no words: show all",
         "commands.agents:filter_agents",

@@ -35,6 +35,12 @@ class SavedPreferences(Struct, kw_only=True):
     columns: tuple[str, ...] = ()
     """Of the table of agents; none: as many as there is room for."""
     sort: str | None = None
+    group: str | None = None
+    """What the agents are grouped by; None: their state."""
+    first_steps: tuple[str, ...] = ()
+    """Steps of the first run that are done or were skipped."""
+    starts: int = 0
+    """How often the home screen was shown; chooses its tip."""
 
 
 @dataclass(kw_only=True)

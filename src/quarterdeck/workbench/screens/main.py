@@ -32,7 +32,7 @@ class MainScreen(Screen[None]):
         super().__init__()
         self._app_context = context
         self.view = view
-        self._status_bar = StatusBar(context.roster, id="status")
+        self._status_bar = StatusBar(context.roster, context.clock, id="status")
 
     def compose(self) -> ComposeResult:
         """The parts."""
