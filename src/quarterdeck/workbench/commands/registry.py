@@ -120,6 +120,17 @@ FIRST_RUN_COMMANDS = (
         target="commands.first_run:control_demo",
     ),
     WorkbenchCommand(
+        name="home",
+        help="show the home screen: recent sessions, agents here, what to start with",
+        target="commands.first_run:show_home",
+    ),
+    WorkbenchCommand(
+        name="default-mode",
+        help="set the mode of new agents in your settings",
+        target="commands.first_run:choose_default_mode",
+        asks="mode: ask, read-only, accept-edits, plan, full-auto, deny-all",
+    ),
+    WorkbenchCommand(
         name="doctor",
         help="show agents and API keys on this machine",
         target="commands.first_run:show_doctor",

@@ -220,6 +220,8 @@ class ChatInput(TextArea):
         self.cursor_blink = False  # it would draw twice a second for nothing
         self._past = past
         self._complete = complete
+        self.take_empty_key: Callable[[str], bool] = lambda _: False
+        """Handles a key that comes while nothing is typed; False: it is handled as always."""
         self._offers: CompletionList | None = None
         self._offered_for: CompletionWord | None = None
         """The word that the list was made for; it may have grown since."""
@@ -288,7 +290,7 @@ class ChatInput(TextArea):
         They are taken here, not by bindings with priority: those run before the characters that
         were typed just before have arrived.
         """
-        if self._offered(event.key):
+        if self._offered(event.key) or (not self.text and self.take_empty_key(event.key)):
             pass
         elif event.key == "enter":
             self.action_submit()
