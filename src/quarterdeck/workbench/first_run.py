@@ -227,6 +227,11 @@ class FirstRun:
             await self._change_trust("trust")
         elif event.answer == "never":
             await self._change_trust("leave_unasked")
+        elif not event.typed:
+            self._app_context.preferences.note_step("trust")
+            self._app_context.changed()
+            with suppress(OSError):
+                await asyncio.to_thread(self._app_context.preferences.save)
 
     async def ask_trust(self) -> None:
         """Ask about this workspace now, whatever was answered before."""

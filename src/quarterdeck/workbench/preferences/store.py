@@ -103,6 +103,11 @@ class Preferences:
         for old in list(self.choices.workspaces)[:-_MOST_WORKSPACES]:
             del self.choices.workspaces[old]
 
+    def note_step(self, step: str) -> None:
+        """Note that a step of the first run is done or was skipped; it is not shown again."""
+        if step not in self.choices.first_steps:
+            self.choices.first_steps = (*self.choices.first_steps, step)
+
     def save(self) -> None:
         """Keep the choices. Blocks.
 

@@ -40,7 +40,7 @@ STATE_ROLES = {
 """By the words of ``AgentInfo.state_word``."""
 _EASY_WORDS = 30
 """Cells of words beside which a card shows activity in its first line."""
-_LEAST_FACTS = 6
+_LEAST_FACTS = 8
 LEAST_WORDS = 16
 """Cells that the column in words has at least."""
 _WEEK = 7 * 86_400 * 1_000_000
@@ -52,7 +52,7 @@ _BAR = 5
 _LONGEST = {"name": 20, "kind": 12, "model": 24, "branch": 28}
 """Cells that a column may grow to with what is in it."""
 _LONGEST_NARROW_NAME = 12
-_MEASURED = ("time", "changes")
+_MEASURED = ("time", "changes", "context", "cost")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ def draw_context(agent: "AgentInfo") -> str:
         return "–"
     part = 100 * context.used // context.size
     used = min(_BAR, (part * _BAR + 50) // 100)
-    return f"{'▓' * used}{'░' * (_BAR - used)} {min(part, 999):>2} %"
+    return f"{'▓' * used}{'░' * (_BAR - used)} {min(part, 100):>2} %"
 
 
 def _elapsed(row: AgentRow) -> str:
@@ -178,7 +178,7 @@ COLUMNS = {
         AgentColumn(name="time", width=4, text=_elapsed, is_right=True),
         AgentColumn(name="changes", width=11, text=lambda r: _changes(r), is_right=True),
         AgentColumn(
-            name="context", width=_BAR + 5, text=lambda r: draw_context(r.agent), is_right=True
+            name="context", width=_BAR + 6, text=lambda r: draw_context(r.agent), is_right=True
         ),
         AgentColumn(name="cost", width=7, text=_cost, is_right=True),
         AgentColumn(
@@ -211,7 +211,7 @@ def find_urgent_columns(
 def measure_columns(rows: Iterable[AgentRow]) -> dict[str, int]:
     """How wide the columns with names are, so that none of them is cut without need."""
     wide = {name: COLUMNS[name].width for name in _LONGEST}
-    wide |= {"time": COLUMNS["time"].width, "changes": 0}
+    wide |= {**dict.fromkeys(_MEASURED, 0), "time": COLUMNS["time"].width}
     for row in rows:
         for name, most in _LONGEST.items():
             indent = 2 * min(row.roster.depth(row.agent.session), 4) if name == "name" else 0
@@ -236,7 +236,7 @@ def place_columns(
     ``urgent``: which come first where a person chose none. ``wide``: see ``measure_columns``. What
     is done gets what is left over.
     """
-    sizes = {name: (wide or {}).get(name) or column.width for name, column in COLUMNS.items()}
+    sizes = {name: max(column.width, (wide or {}).get(name, 0)) for name, column in COLUMNS.items()}
     if width < _NARROW:
         sizes["name"] = max(4, min(sizes["name"], _LONGEST_NARROW_NAME, width - 2 - LEAST_WORDS))
     words = width // 2 if width < _NARROW else min(width // 3, _EASY_WORDS)
@@ -324,7 +324,7 @@ def agent_line(
 def agent_card(row: AgentRow, width: int, wide: Mapping[str, int] | None = None) -> list[Line]:
     """One agent in two lines: what it does, then its figures; figures stand below each other."""
     agent = row.agent
-    sizes = {"name": 8, "time": 4, "changes": 0, **(wide or {})}
+    sizes = dict(wide or measure_columns([row]))
     name_size = min(sizes["name"], max(4, width // 3 - 2))
     room = width - 2 - name_size - 1 - sizes["time"] - 1
     has_activity = room - BUCKETS - 1 >= _EASY_WORDS
@@ -336,25 +336,25 @@ def agent_card(row: AgentRow, width: int, wide: Mapping[str, int] | None = None)
         (" " + _cell(_activity(row), BUCKETS) if has_activity else "", "running"),
         (" " + _cell(_elapsed(row), sizes["time"], True), "faint"),
     ]
-    second = _card_figures(row, width, sizes["changes"], has_activity)
-    return [clip(tuple(first), width), second]
+    figures = {name: sizes[name] for name in ("cost", "context", "changes")}
+    figures["activity"] = 0 if has_activity else BUCKETS
+    return [clip(tuple(first), width), _card_figures(row, width, figures)]
 
 
-def _card_figures(row: AgentRow, width: int, changes: int, has_activity: bool) -> Line:
+def _card_figures(row: AgentRow, width: int, sizes: Mapping[str, int]) -> Line:
     """Facts in words at the left, figures at the right; what has no room is left out whole."""
     figures: list[Span] = []
     room = width - 2
-    sizes = {"cost": COLUMNS["cost"].width, "context": COLUMNS["context"].width, "changes": changes}
     for name, size in sizes.items():
-        if not size or room - size - 1 < _LEAST_FACTS:
+        if size < 2 or room - size - 1 < _LEAST_FACTS:  # a dash alone says nothing
             continue
         room -= size + 1
         text = COLUMNS[name].text(row)
-        figures.insert(0, (" " + _cell("" if text == "–" else text, size, True), "faint"))
+        role = "running" if name == "activity" else "faint"
+        figures.insert(0, (" " + _cell("" if text == "–" else text, size, True), role))
     spans: list[Span] = [("  ", "text")]
     used = 0
-    facts = [*_card_facts(row), *([] if has_activity else [(_activity(row), "running")])]
-    for text, role in facts:
+    for text, role in _card_facts(row):
         need = cell_len(text) + (2 if used else 0)
         if text and used + need <= room:
             spans.append((("  " if used else "") + text, role))

@@ -64,11 +64,21 @@ def head_line(page: HomePage, width: int) -> Line:
         if project.changed is not None:
             count = project.changed
             facts.append(f"{count} change{'s' * (count != 1)}" if count else "clean")
-    while facts and cell_len(" · ".join(facts)) + width_of(name) + 3 > width:
-        facts.pop(0)
+    room = width - width_of(name) - 3
+    facts[0] = _shorten_path(facts[0], room - sum(cell_len(fact) + 3 for fact in facts[1:]))
+    while facts and cell_len(" · ".join(facts)) > room:
+        facts.pop()
     right = " · ".join(facts)
     room = max(0, width - width_of(name) - cell_len(right) - 1)
     return clip((*name, (" " * room, "text"), (right, "faint")), width)
+
+
+def _shorten_path(path: str, width: int) -> str:
+    """A path within so many cells, without its first directories; the last one always stays."""
+    parts = path.split("/")
+    while len(parts) > 2 and cell_len("/".join(parts)) > width:
+        parts = ["…", *parts[2:]]
+    return "/".join(parts)
 
 
 def home_lines(page: HomePage, width: int) -> list[KeyedLine]:
@@ -93,13 +103,32 @@ def home_lines(page: HomePage, width: int) -> list[KeyedLine]:
 
 def _row(label: str, spans: Sequence[Span], width: int, key: str = "") -> Iterator[KeyedLine]:
     """A label, and what it names beside it; below it where it is narrow."""
+    yield from _label(label, wrap(spans, _row_width(width)), width, key)
+
+
+def _row_width(width: int) -> int:
+    return max(10, width - (_LABEL if width >= _NARROW else 2) - 2)
+
+
+def _label(label: str, inner: Iterable[Line], width: int, key: str = "") -> Iterator[KeyedLine]:
     size = _LABEL if width >= _NARROW else 2
-    inner = wrap(spans, max(10, width - size - 2))
     if size != _LABEL and label:
         yield "", plain(label, "faint")
         label = ""
     for line in indented(inner, (f"{label:<{size}}", "faint"), (" " * size, "text")):
         yield key, line
+
+
+def _flow(items: Iterable[Sequence[Span]], width: int) -> list[Line]:
+    """Things beside each other, none broken in the middle unless it is longer than a line."""
+    lines: list[Line] = []
+    for item in items:
+        spans = clip(tuple(item), width)
+        if lines and width_of(lines[-1]) + 3 + width_of(spans) <= width:
+            lines[-1] = (*lines[-1], ("   ", "text"), *spans)
+        else:
+            lines.append(spans)
+    return lines
 
 
 # What is here
@@ -118,17 +147,14 @@ def _found(page: HomePage, width: int) -> Iterator[KeyedLine]:
 def _agents(found: "MachineDiscovery", width: int) -> Iterator[KeyedLine]:
     here = [agent for agent in found.agents if agent.is_here]
     missing = [agent for agent in found.agents if not agent.is_here]
-    spans: list[Span] = []
-    for agent in here:
-        spans += [("   ", "text")] if spans else []
-        spans += _agent(agent)
-    spans += [("   ", "text")] if spans else []
-    spans += [("● built-in", "text")] if found.keys else [("○ built-in needs a key", "faint")]
+    items: list[Sequence[Span]] = [_agent(agent) for agent in here]
+    built_in = ("● ", "running") if found.keys else ("○ ", "faint")
+    items.append((built_in, ("built-in" if found.keys else "built-in needs a key", "text")))
     offered = missing[:_OFFERED] if not here else []
     more = len(missing) - len(offered)
     if more > 0:
-        spans += [(f"   + {more} more ", "faint"), ("a", "key")]
-    yield from _row("Agents here", spans, width, "a")
+        items.append(((f"+ {more} more  ", "faint"), ("a", "key")))
+    yield from _label("Agents here", _flow(items, _row_width(width)), width, "a")
     for agent in offered:
         get = sanitize_line(agent.install, 200)
         title = sanitize_line(agent.title, 40)
@@ -138,22 +164,22 @@ def _agents(found: "MachineDiscovery", width: int) -> Iterator[KeyedLine]:
 def _agent(agent: "DiscoveredAgent") -> list[Span]:
     title = f"{sanitize_line(agent.title, 30)} {sanitize_line(agent.version, 20)}".rstrip()
     if agent.login == "yes":
-        return [("● ", "running"), (title.replace(" ", "\u00a0"), "text")]
-    words = f"{title} {_LOGINS[agent.login]}".replace(" ", "\u00a0")
-    return [("○ ", "warning" if agent.login == "no" else "faint"), (words, "faint")]
+        return [("● ", "running"), (title, "text")]
+    role = "warning" if agent.login == "no" else "faint"
+    return [("○ ", role), (f"{title} {_LOGINS[agent.login]}", "faint")]
 
 
 def _keys(found: "MachineDiscovery", width: int) -> Iterator[KeyedLine]:
     unset = [name for name in found.key_names if name not in found.keys]
     names = [*found.keys, *unset[: max(0, _NAMED_KEYS - len(found.keys))]]
-    spans: list[Span] = []
+    items: list[Sequence[Span]] = []
     for name in names:
-        spans += [("   ", "text")] if spans else []
-        mark = ("\u00a0✓", "good") if name in found.keys else ("\u00a0–", "faint")
-        spans += [(sanitize_line(name, 60), "text" if name in found.keys else "faint"), mark]
+        is_set = name in found.keys
+        mark = (" ✓", "good") if is_set else (" –", "faint")
+        items.append(((sanitize_line(name, 60), "text" if is_set else "faint"), mark))
     if not found.keys:
-        spans.append(("   set one for the built-in agent, or run a local model", "faint"))
-    yield from _row("Model keys", spans, width)
+        items.append((("set one for the built-in agent, or run a local model", "faint"),))
+    yield from _label("Model keys", _flow(items, _row_width(width)), width)
 
 
 def _trust(
@@ -238,7 +264,9 @@ def _starts(page: HomePage, width: int) -> Iterator[KeyedLine]:
 def _steps(page: HomePage, width: int) -> Iterator[KeyedLine]:
     number = FIRST_STEPS.index(page.step or "prompt") + 1
     words = f"Get started, step {number} of {len(FIRST_STEPS)}"
-    yield "", ((words, "strong"), ("   enter does it, esc skips it", "faint"))
+    hints = {"mode": "↑ chooses, esc keeps it as it is", "prompt": "esc ends this list"}
+    hint = hints.get(page.step or "", "enter does it, esc skips it")
+    yield "", ((words, "strong"), (f"   {hint}", "faint"))
     for at, step in enumerate(FIRST_STEPS, 1):
         state = "now" if step == page.step else "done" if step in page.done else "open"
         sign, role = _MARKS[state]
@@ -272,8 +300,7 @@ def _describe_step(step: "FirstStep", page: HomePage) -> Iterable[Span]:
         case "mode":
             now = page.home.mode or "ask"
             words = f"{now}: {MODE_MEANINGS.get(now, '')}"
-            hint = f"  ↑ chooses another, esc keeps {now}" if is_now else ""
-            return [(words, "text" if is_now else "faint"), (hint, "faint")]
+            return [(words, "text" if is_now else "faint")]
         case "prompt":
             words = "type a task below and press enter, then choose an agent for it"
             return [(words, "text" if is_now else "faint")]
@@ -296,4 +323,4 @@ def _trust_step(trust: "WorkspaceTrust | None") -> Iterable[Span]:
     if trust.state == "trusted":
         return [("this project is trusted", "faint")]
     files = ", ".join(sanitize_line(act.path, 60) for act in trust.acts)
-    return [(f"{files} take effect only if you trust this project; enter shows what", "text")]
+    return [(f"{files}: no effect until you trust this project; enter shows more", "text")]

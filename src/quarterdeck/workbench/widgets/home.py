@@ -251,7 +251,7 @@ class HomeView(Picker):
         """Find the step that is next, and note what is done by now."""
         context = self._app_context
         noted = context.preferences.choices.first_steps
-        if context.discovery.places is None or len(noted) == len(FIRST_STEPS):
+        if context.discovery.places is None or set(noted) >= set(FIRST_STEPS):
             self._step = None
             return
         done = self._find_done()
@@ -261,8 +261,7 @@ class HomeView(Picker):
             self._keep()
 
     def _note_step(self, step: str) -> None:
-        choices = self._app_context.preferences.choices
-        choices.first_steps = tuple(s for s in FIRST_STEPS if s in {*choices.first_steps, step})
+        self._app_context.preferences.note_step(step)
         self._keep()
         self.update()
 
