@@ -146,7 +146,7 @@ async def _ready(stage: Stage) -> None:
 
 @state()
 async def welcome(stage: Stage) -> None:
-    await stage.until("No agents yet.", "host: connected")
+    await stage.until("Start with")
 
 
 @state()
@@ -162,7 +162,7 @@ async def welcome_with_what_is_found(stage: Stage) -> None:
     acts = (TrustEffect(path="AGENTS.md", what="is read by agents"),)
     desk.discovery.trust = WorkspaceTrust(root="/work/project", state="untrusted", acts=acts)
     desk.changed()
-    await stage.until("Codex not installed", "not trusted")
+    await stage.until("not trusted")
 
 
 async def _never(starts: bool) -> None:

@@ -8,23 +8,41 @@ import pytest
 from msgspec.structs import replace
 from textual.app import App, ComposeResult
 
-from quarterdeck.fleet.api import AgentInfo, SpawnOptions
+from quarterdeck.fleet.api import AgentInfo, InboxItem, SpawnOptions
 from quarterdeck.wire.content import text
-from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.events import (
+    Event,
+    MessageChunk,
+    PermissionAsked,
+    PlanChanged,
+    QuestionAsked,
+    ThoughtChunk,
+    ToolCallStarted,
+    TurnStarted,
+)
+from quarterdeck.wire.ids import RequestId, SessionId, ToolCallId
+from quarterdeck.wire.record import Record
 from quarterdeck.wire.session_options import SessionOptions
+from quarterdeck.wire.settings import PlanEntry
 from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
+from quarterdeck.wire.worktrees import ChangeCounts, Worktree
 from quarterdeck.workbench.rendering.agent_rows import (
     COLUMNS,
+    LEAST_WORDS,
     AgentRow,
+    agent_card,
     agent_head,
     agent_line,
+    find_urgent_columns,
+    group_line,
+    measure_columns,
     place_columns,
 )
 from quarterdeck.workbench.rendering.lines import text_of, width_of
 from quarterdeck.workbench.screens.dialogs import ConfirmScreen
 from quarterdeck.workbench.screens.key_guard import QUIET
 from quarterdeck.workbench.stores.checkouts import Checkout, Checkouts
-from quarterdeck.workbench.stores.roster import SORTS, RosterStore
+from quarterdeck.workbench.stores.roster import BUCKETS, SORTS, AgentActivity, RosterStore
 from quarterdeck.workbench.widgets.agent_table import AgentTable
 from tests.support.memory_fleet import FakeFleet
 from tests.support.workbench_app import begin, opened, screen_text, until
@@ -63,9 +81,13 @@ def test_who_needs_a_person_comes_first_and_lifts_the_family():
         agent("gone", is_archived=True),
         agent("orphan", parent=SessionId("s-nobody")),
     )
+    assert names(store) == ["child", "lead", "aa", "other", "orphan"]
+    store.group("lead")
     assert names(store) == ["lead", "  child", "  other", "aa", "orphan"]
     store.show_archived(True)
     assert names(store)[-1] == "gone"
+    store.group("none")
+    assert names(store) == ["child", "lead", "aa", "other", "orphan", "gone"]
 
 
 def test_parents_in_a_circle_hide_nobody():
@@ -113,13 +135,17 @@ def test_columns_fit_every_width(width: int):
         now=5 * SECOND,
         checkout=Checkout(branch="main", added=3, removed=1),
     )
+    wide = measure_columns([row])
     assert width_of(agent_line(row, width)) <= width
     assert width_of(agent_head(width)) <= width
     if width >= 120:
         told = text_of(agent_line(row, width))
-        assert all(word in told for word in ("ann", "● ", "running", "25%", "$1.50", "12k", "main"))
+        assert all(word in told for word in ("ann", "● ", "running", "25 %", "1.50 $"))
     if width >= 200:
-        assert all(word in text_of(agent_line(row, 200)) for word in ("claude-opus", "+3 −1"))
+        assert all(
+            word in text_of(agent_line(row, 200, (), (), wide))
+            for word in ("claude-opus", "+3 −1", "12k")
+        )
 
 
 def test_a_person_chooses_the_columns():
@@ -127,7 +153,7 @@ def test_a_person_chooses_the_columns():
     assert shown == ["name", "cost", "branch"]
     assert [column.name for column, _, _ in place_columns(80, ("cost",))] == ["name", "cost"]
     usual = {column.name for column, _, _ in place_columns(200)}
-    assert set(COLUMNS) == {*usual, "conflicts"}
+    assert set(COLUMNS) == {*usual, "conflicts", "plan"}
     urgent = [column.name for column, _, _ in place_columns(120, (), ("conflicts",))]
     assert "conflicts" in urgent and "conflicts" not in usual
 
@@ -222,7 +248,7 @@ async def test_commands_sort_narrow_and_choose_columns(tmp_path: Path):
     )
     async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
         store = app.context.roster
-        await pilot.press(*"/sort name", "enter")
+        await pilot.press(*"/group none", "enter", *"/sort name", "enter")
         await until(pilot, lambda: names(store) == ["ann", "zoe"])
         await pilot.press(*"/here", "enter")
         await until(pilot, lambda: names(store) == ["zoe"])
@@ -292,4 +318,240 @@ async def test_what_an_agent_does_is_seen_in_its_row(tmp_path: Path):
     await begin(fleet, "ann")
     async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
         await fleet.send("ann", (text("ask"),))
-        await until(pilot, lambda: "permission" in screen_text(app))
+        await until(pilot, lambda: "? ann" in screen_text(app))
+        await until(pilot, lambda: "needs permission: ls" in screen_text(app))
+
+
+# Words and figures
+
+
+def row(info: AgentInfo, *, now: int = 5 * SECOND, **facts) -> AgentRow:
+    store = facts.pop("store", None) or roster(info)
+    return AgentRow(agent=info, roster=store, now=now, **facts)
+
+
+STATES = {
+    "starting": "starting",
+    "running": "running",
+    "waiting": "needs you",
+    "idle": "idle",
+    "done": "done",
+    "failed": "failed",
+    "interrupted": "stopped",
+    "killed": "stopped",
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_states_have_the_words_and_signs_of_the_visual_language(state: str):
+    info = agent("ann", state=state, needs_person=state == "waiting")
+    assert info.state_word == STATES[state]
+    sign = dict(zip(STATES, "◌●?○✓✗⊘⊘", strict=True))[state]
+    assert text_of(agent_line(row(info), 43)).startswith(f"{sign} ann")
+    assert text_of(agent_card(row(info), 43)[0]).startswith(f"{sign} ann")
+    assert STATES[state] in text_of(agent_line(row(info), 120))
+
+
+def test_an_agent_that_asks_another_agent_is_running():
+    info = agent("ann", state="waiting", waits_for="agent")
+    assert info.state_word == "running"
+    assert "asks another agent" in text_of(agent_line(row(info), 60))
+
+
+def asked(info: AgentInfo, number: int = 1, **facts) -> InboxItem:
+    wanted = PermissionAsked(
+        request=RequestId(f"r{number}"), call=ToolCallId("c"), title="pytest -q", kind="execute",
+        options=(),
+    )  # fmt: skip
+    told = {"permission": wanted, **facts}
+    return InboxItem(
+        request=wanted.request, session=info.session, name=info.name, since=2 * SECOND, seq=1,
+        **told,
+    )  # fmt: skip
+
+
+def test_a_row_says_what_the_agent_needs_and_since_when():
+    info = agent("ann", state="waiting", needs_person=True)
+    line = text_of(agent_line(row(info, requests=[asked(info)], now=9 * SECOND), 43))
+    assert "wants to run pytest -q" in line and line.endswith("  7s")
+    two = text_of(agent_line(row(info, requests=[asked(info), asked(info, 2)]), 43))
+    assert "+1 wants to run" in two
+    question = QuestionAsked(request=RequestId("r"), text="which heading style?")
+    item = asked(info, permission=None, question=question)
+    assert "asks: which heading style?" in text_of(agent_card(row(info, requests=[item]), 60)[0])
+
+
+def record(event: Event, session: str = "s-ann", time: int = 0, seq: int = 1) -> Record:
+    return Record(session=SessionId(session), event=event, time=time, seq=seq)
+
+
+def plan(done: int, every: int) -> PlanChanged:
+    entries = [
+        PlanEntry(content="x", priority="low", status="completed" if n < done else "pending")
+        for n in range(every)
+    ]
+    return PlanChanged(entries=tuple(entries))
+
+
+@pytest.mark.parametrize(("done", "every", "shown"), [(3, 7, "3/7"), (50, 200, "25 %")])
+def test_the_progress_of_a_plan_is_shown_however_long_it_is(done: int, every: int, shown: str):
+    info = agent("ann", state="running")
+    store = roster(info)
+    store.take([record(plan(done, every))])
+    assert find_urgent_columns([info], store)[:2] == ("activity", "plan")
+    assert shown in text_of(agent_line(row(info, store=store), 120, (), ("plan",)))
+    assert shown in text_of(agent_card(row(info, store=store), 43)[1])
+
+
+@pytest.mark.parametrize(
+    ("title", "kind", "words"),
+    [
+        ("Edit src/a.py", "edit", "editing src/a.py"),
+        ("ruff check", "execute", "running ruff check"),
+        ("mcp_thing", "other", "mcp_thing"),
+        ("", "read", "reading"),
+    ],
+)
+def test_the_last_action_is_told_in_words(title: str, kind, words: str):
+    info = agent("ann", state="running")
+    store = roster(info)
+    store.take([record(ToolCallStarted(call=ToolCallId("c"), title=title, kind=kind))])
+    assert store.doing(info) == words
+
+
+def test_activity_is_counted_in_a_ring_that_does_not_grow():
+    activity = AgentActivity()
+    assert activity.sparkline(0) == ""
+    for second in range(0, 36_000):
+        activity.count(second * SECOND)
+    now = 35_999 * SECOND
+    assert activity.sparkline(now) == "▆" * BUCKETS  # 30 in each half minute
+    assert len(activity._counts) == BUCKETS
+    assert activity.sparkline(now + 60 * SECOND) == "▆▆▆▆▁▁"
+    activity.count(0)  # one that comes late
+    assert activity.sparkline(now + 3_600 * SECOND) == ""
+    activity.count(now + 7_200 * SECOND)
+    assert activity.sparkline(now + 7_200 * SECOND) == "▁▁▁▁▁▂"
+
+
+def test_what_was_before_is_recalled_and_what_is_known_counts_more():
+    info = agent("ann", state="running", updated=50)
+    store = roster(info)
+    past = [
+        record(plan(1, 3)),
+        record(TurnStarted(), time=7),
+        record(MessageChunk(content=text("x"))),
+    ]
+    store.take([record(ThoughtChunk(content=text("hm")), time=90)])
+    store.recall(info.session, past)
+    assert (store.doing(info), store.since(info)) == ("thinking", 7)
+    assert store.activity(info.session).plan == (1, 3)
+
+
+HOSTILE = ["🧑‍🚀🧑‍🚀 crew", "שלום עולם", "x" * 500, "\x1b[31mred\u202e", "", "\n\n"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("width", [1, 5, 18, 43, 78, 120, 400])
+def test_no_name_breaks_a_row_or_a_card(name: str, width: int):
+    tree = Worktree(path="/w", repository="/r", base="1", branch="qd/" + "b" * 200)
+    info = agent("ann", model="m" * 200, state="running", worktree=tree)
+    info = replace(info, name=name, changes=ChangeCounts(files=1, added=10**6, removed=10**6))
+    one = row(info, checkout=Checkout())
+    wide = measure_columns([one])
+    for line in (agent_line(one, width, (), (), wide), *agent_card(one, width, wide)):
+        assert width_of(line) <= width
+        assert "\x1b" not in text_of(line) and "\u202e" not in text_of(line)
+    assert width_of(group_line(name, 3, width)) <= width
+
+
+@pytest.mark.parametrize("width", range(43, 200, 7))
+def test_columns_disappear_whole_and_words_keep_their_room(width: int):
+    columns = place_columns(width, (), ("conflicts", "plan", "changes", "branch"), {"name": 20})
+    sizes = {column.name: cells for column, _, cells in columns}
+    assert sizes["doing"] >= LEAST_WORDS
+    assert all(cells >= COLUMNS[name].width for name, cells in sizes.items() if name != "name")
+    _, at, cells = columns[-1]
+    assert at + cells == width
+
+
+# Groups and cards
+
+
+def texts(app: App[None]) -> list[str]:
+    return [line.rstrip() for line in screen_text(app).splitlines()]
+
+
+async def test_agents_stand_in_groups_by_state_and_a_title_cannot_be_chosen():
+    store = roster(
+        agent("done", state="idle"), agent("busy", state="running"),
+        agent("asks", state="waiting", needs_person=True),
+    )  # fmt: skip
+    async with Alone(store).run_test(size=(60, 30)) as pilot:
+        app = pilot.app
+        assert isinstance(app, Alone)
+        await until(pilot, lambda: "needs you 1" in screen_text(app))
+        titles = [line for line in texts(app) if line and line[0] not in "?●○ "]
+        assert titles == ["needs you 1", "running 1", "done 1"]
+        app.table.focus()
+        await pilot.press("down")
+        seen = [app.table.cursor]
+        for _ in range(3):
+            await pilot.press("down")
+            seen.append(app.table.cursor)
+        assert seen == ["s-asks", "s-busy", "s-done", "s-done"]
+        await pilot.click(AgentTable, offset=(2, 0))  # a title
+        assert app.table.cursor == "s-done"
+        await pilot.click(AgentTable, offset=(2, 2))  # the second line of the first card
+        assert app.table.cursor == "s-asks"
+        store.group("project")
+        await until(pilot, lambda: "needs you 1" not in screen_text(app))
+        store.replace([replace(one, cwd=f"/work/{one.name}") for one in store.everyone], None)
+        await until(pilot, lambda: "/work/busy 1" in screen_text(app))
+
+
+async def test_cards_become_rows_where_there_is_no_room_for_them():
+    many = [agent(f"a{n}", state="running", model="opus") for n in range(10)]
+    store = roster(*many)
+    async with Alone(store).run_test(size=(60, 24)) as pilot:
+        await until(pilot, lambda: screen_text(pilot.app).count("opus") == 10)  # on second lines
+        await pilot.resize_terminal(60, 12)
+        await until(pilot, lambda: screen_text(pilot.app).count("opus") == 0)
+        assert sum("● a" in line for line in texts(pilot.app)) == 10
+        await pilot.resize_terminal(120, 40)
+        await until(pilot, lambda: "context" in texts(pilot.app)[0])
+
+
+async def test_what_happens_is_drawn_by_the_clock_and_not_by_the_event():
+    store = roster(agent("ann", state="running", updated=90 * SECOND), agent("bob"))
+    async with Alone(store).run_test(size=(60, 20)) as pilot:
+        app = pilot.app
+        assert isinstance(app, Alone)
+        await until(pilot, lambda: "ann" in screen_text(app))
+        drawn = 0
+        update = app.table.update
+
+        def counted() -> None:
+            nonlocal drawn
+            drawn += 1
+            update()
+
+        app.table.update = counted
+        for number in range(500):
+            store.take([record(MessageChunk(content=text("x")), time=95 * SECOND, seq=number)])
+        await until(pilot, lambda: "writing" in screen_text(app))
+        assert "▁▁▁▁▁█" in screen_text(app)
+        assert drawn == 0
+
+
+async def test_the_grouping_is_changed_with_a_key_and_kept(tmp_path: Path):
+    fleet = FakeFleet()
+    await begin(fleet, "ann")
+    async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
+        await pilot.press("f2", "g")
+        await until(pilot, lambda: app.context.roster.query.group == "lead")
+        await until(pilot, lambda: app.preferences.choices.group == "lead")
+        await pilot.press("f2", *"/group project", "enter")
+        await until(pilot, lambda: app.context.roster.query.group == "project")
+        await pilot.press(*"/group nonsense", "enter")
+        await until(pilot, lambda: any("cannot group" in n.message for n in app._notifications))

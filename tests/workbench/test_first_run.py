@@ -1,6 +1,7 @@
 """The first run: what is found is told, trust is asked about, failures offer what mends them."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -83,20 +84,27 @@ async def after_the_guard(pilot: Pilot[None]) -> None:
 async def test_what_is_here_and_what_is_missing_is_told(ground: Ground):
     ground.environment["OPENAI_API_KEY"] = SECRET
     async with opened_on(ground, (100, 30)) as (app, pilot):
-        await until(pilot, lambda: "codex" in screen_text(app))
+        await until(pilot, lambda: "Codex 1.2.3" in screen_text(app))
         shown = screen_text(app)
-        assert "✓ codex" in shown
-        assert "Claude Code not installed: npm install -g @anthropic-ai/claude-code" in shown
-        assert "✓ OPENAI_API_KEY" in shown
+        assert "OPENAI_API_KEY ✓" in shown and "● built-in" in shown
         assert SECRET not in shown
-        assert "f12     run the demo" in shown and "ctrl+t  start an agent" in shown
+        assert re.search(r"\+ \d+ more  a", shown)
+        assert "d  demo" in shown and "Type a task and press enter" in shown
+
+
+async def test_where_no_agent_is_installed_the_home_screen_says_how_to_get_one(ground: Ground):
+    ground.environment["PATH"] = str(ground.home)
+    async with opened_on(ground, (100, 30)) as (app, pilot):
+        words = "Claude Code not installed: npm install -g @anthropic-ai/claude-code"
+        await until(pilot, lambda: words in screen_text(app))
+        assert "f  fix a failing test" not in screen_text(app)
 
 
 async def test_without_a_key_the_variables_are_named(ground: Ground):
-    async with opened_on(ground) as (app, pilot):
-        await until(pilot, lambda: "none set" in screen_text(app))
-        shown = " ".join(screen_text(app).split())
-        assert "ANTHROPIC_API_KEY or OPENAI_API_KEY or GEMINI_API_KEY" in shown
+    async with opened_on(ground, (120, 30)) as (app, pilot):
+        await until(pilot, lambda: "built-in needs a key" in screen_text(app))
+        for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"):
+            assert f"{name} –" in screen_text(app)
 
 
 async def test_the_doctor_tells_versions_and_ways_to_get_each(ground: Ground):
@@ -134,6 +142,7 @@ async def test_not_now_leaves_everything_as_it_is(ground: Ground):
         await after_the_guard(pilot)
         await pilot.press("n")
         await until(pilot, lambda: len(app.screen_stack) == 1)
+        await until(pilot, lambda: "not trusted, ignoring" in screen_text(app))
         shown = " ".join(screen_text(app).split())
         assert "not trusted, ignoring AGENTS.md; review with /trust" in shown
         assert not await asyncio.to_thread(ground.store.is_trusted, ground.project)

@@ -12,6 +12,7 @@ from textual._context import visible_screen_stack
 from tests.support import (
     agent_states,
     choice_states,
+    home_states,
     panel_states,
     review_states,
     snapshots,
@@ -21,7 +22,7 @@ from tests.support.memory_fleet import FakeFleet
 from tests.support.staged_workbench import STATES, staged
 from tests.support.workbench_app import SIZES, begin, opened, screen_text, until
 
-assert agent_states and choice_states and panel_states  # they name the states
+assert agent_states and choice_states and home_states and panel_states  # they name the states
 assert review_states and terminal_states
 
 

@@ -264,6 +264,15 @@ class AgentInfo(Struct, frozen=True, kw_only=True):
     conflicts: tuple[AgentConflict, ...] = ()
     """What it and other agents both change."""
 
+    @property
+    def state_word(self) -> str:
+        """Its state as people read it: needs you, running, idle, stopped and so on."""
+        if self.needs_person:
+            return "needs you"
+        return {"waiting": "running", "interrupted": "stopped", "killed": "stopped"}.get(
+            self.state, self.state
+        )
+
 
 class InboxItem(Struct, frozen=True, kw_only=True):
     """A permission request or a question that waits for an answer."""

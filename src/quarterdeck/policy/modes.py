@@ -20,6 +20,7 @@ from .errors import UnknownModeError
 __all__ = [
     "DEFAULT_MODE",
     "MODES",
+    "MODE_MEANINGS",
     "NO_SANDBOX",
     "SCOPES",
     "ActionKind",
@@ -37,6 +38,15 @@ __all__ = [
 
 Mode: TypeAlias = PermissionMode
 MODES: tuple[Mode, ...] = get_args(Mode)
+MODE_MEANINGS: dict[Mode, str] = {
+    "read-only": "reads files of the project; changes nothing",
+    "plan": "reads, asks before commands; changes no files",
+    "ask": "needs your permission for edits and commands",
+    "accept-edits": "edits files of the project; needs permission for commands",
+    "full-auto": "edits, and runs commands inside the sandbox without asking",
+    "deny-all": "denies every call",
+}
+"""What each means, for people."""
 DEFAULT_MODE: Mode = "ask"
 
 ActionKind: TypeAlias = Literal[

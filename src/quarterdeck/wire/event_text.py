@@ -102,12 +102,27 @@ _VERBS = frozenset(
     )
 )
 
+_KIND_VERBS = {
+    "execute": "run",
+    "edit": "edit",
+    "delete": "delete",
+    "move": "move",
+    "read": "read",
+    "search": "search for",
+    "fetch": "fetch",
+}
 
-def describe_request(title: str) -> str:
-    """A permission request in one line: "wants to edit tides.py", if its title is a verb phrase."""
+
+def describe_request(title: str, kind: str = "other") -> str:
+    """A permission request in one line: "wants to edit tides.py".
+
+    That is so if its title is a verb phrase, or its kind has a verb.
+    """
     verb, _, rest = title.partition(" ")
     if rest and verb.istitle() and verb.lower() in _VERBS:
         return f"wants to {verb.lower()} {rest}"
+    if kind in _KIND_VERBS and title:
+        return f"wants to {_KIND_VERBS[kind]} {title}"
     return f"needs permission: {title}"
 
 

@@ -185,6 +185,8 @@ class WorkbenchContext:
     inbox: InboxStore = field(default_factory=InboxStore)
     shown: "SessionId | None" = None
     """The selected agent: the one that chats show unless they have one of their own."""
+    is_home: bool = False
+    """The home screen is wanted, although there are agents."""
     pin: "Callable[[], SessionId | None]" = field(default=lambda: None)
     """Tells the agent of the panel that has the focus, if that panel has one of its own."""
     host: "HostState" = "connecting"
@@ -228,9 +230,14 @@ class WorkbenchContext:
 
     def select(self, session: "SessionId | None") -> None:
         """Select an agent."""
-        if session != self.shown:
-            self.shown = session
+        if session != self.shown or (self.is_home and session is not None):
+            self.shown, self.is_home = session, False
             self._notify_watchers()
+
+    def go_home(self) -> None:
+        """Show the home screen: no agent is selected until a person selects one."""
+        self.shown, self.is_home = None, True
+        self._notify_watchers()
 
     def show_host(self, state: "HostState", reason: str) -> None:
         """Note how the way to the host is."""

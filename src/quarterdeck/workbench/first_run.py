@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .widgets.chat_input import ChatInput
     from .workspace.store import WorkspaceStore
 
-__all__ = ["FirstRun", "clear_demo", "discover_machine"]
+__all__ = ["FirstRun", "clear_demo", "discover_machine", "find_versions", "set_mode"]
 
 _WELL_KNOWN = ("claude", "codex", "gemini", "opencode")
 """These are offered first where none is here."""
@@ -73,6 +73,53 @@ def _look(agent: "Agent", environment: Mapping[str, str]) -> DiscoveredAgent:
     )
 
 
+async def find_versions(discovery: "DiscoveryStore") -> bool:
+    """Ask the programs that were found for their versions, once; True: some are known now.
+
+    Answers are kept with the binary, so that nothing is started twice to learn the same.
+    """
+    from dataclasses import replace
+
+    found, places = discovery.found, discovery.places
+    if found is None or places is None or discovery.has_versions:
+        return False
+    discovery.has_versions = True
+    names = {agent.name for agent in found.agents if agent.is_here}
+    if not names:
+        return False
+    # Imported in a thread: that takes longer than a key may wait.
+    catalogue = await asyncio.to_thread(_load_agents, places)
+    from quarterdeck.drivers.probe import probe
+
+    wanted = [agent for agent in catalogue if agent.name in names]
+    states = await probe(wanted, places=places, environment=discovery.environment)
+    versions = {state.agent.name: state.version or "" for state in states}
+    agents = tuple(replace(agent, version=versions.get(agent.name, "")) for agent in found.agents)
+    discovery.found = replace(found, agents=agents)
+    return any(versions.values())
+
+
+def _load_agents(places: "Places") -> "Iterable[Agent]":
+    import quarterdeck.drivers.probe  # noqa: F401 - so that the loop finds it imported
+    from quarterdeck.drivers.catalogue import load_catalogue
+
+    try:
+        return tuple(load_catalogue(places).agents.values())
+    except QuarterdeckError:
+        return ()
+
+
+def set_mode(places: "Places", mode: str) -> Path:
+    """Write the mode into the person's settings; returns the file. Blocks.
+
+    Raises:
+        ConfigError: the file cannot be read or written.
+    """
+    from quarterdeck.config.writer import write_user_setting
+
+    return write_user_setting(places, ("mode",), mode)
+
+
 def _order(agent: DiscoveredAgent) -> tuple[bool, int, str]:
     known = _WELL_KNOWN.index(agent.name) if agent.name in _WELL_KNOWN else len(_WELL_KNOWN)
     return not agent.is_here, known, agent.name
@@ -96,7 +143,7 @@ _HOW = "demo runs it, demo keep keeps its project, demo end deletes it"
 
 
 class FirstRun:
-    """What a person needs before the first agent: what is installed, workspace trust, the demo.
+    """What a person needs before the first agent: what is installed, trust, mode, the demo.
 
     Args:
         app: shows screens.
@@ -180,6 +227,11 @@ class FirstRun:
             await self._change_trust("trust")
         elif event.answer == "never":
             await self._change_trust("leave_unasked")
+        elif not event.typed:
+            self._app_context.preferences.note_step("trust")
+            self._app_context.changed()
+            with suppress(OSError):
+                await asyncio.to_thread(self._app_context.preferences.save)
 
     async def ask_trust(self) -> None:
         """Ask about this workspace now, whatever was answered before."""
@@ -202,6 +254,13 @@ class FirstRun:
         """Trust this workspace no longer."""
         if self._app_context.discovery.places is not None:
             await self._change_trust("revoke")
+
+    async def choose_mode(self, mode: str) -> None:
+        """Let agents that start from now on have a mode. Raises QuarterdeckError."""
+        places = self._app_context.discovery.places
+        if places is not None:
+            path = await asyncio.to_thread(set_mode, places, mode)
+            self._show_message(f"new agents have mode {mode}; it is in {path}")
 
     async def show_doctor(self) -> None:
         """Show every agent with its version, or how to get it, and the keys."""

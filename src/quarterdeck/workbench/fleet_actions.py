@@ -4,7 +4,7 @@ no text is lost.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,6 +12,7 @@ from quarterdeck.wire.errors import QuarterdeckError
 
 if TYPE_CHECKING:
     from quarterdeck.config.places import Places
+    from quarterdeck.drivers.history.session import HistorySession
     from quarterdeck.fleet.api import AgentInfo, InboxItem, SpawnOptions
     from quarterdeck.policy.grants import Grant
     from quarterdeck.wire.ids import SessionId
@@ -19,11 +20,14 @@ if TYPE_CHECKING:
     from .commands.registry import WorkbenchCommand
     from .context import WorkbenchContext
     from .screens.permission import RuleScope
+    from .stores.home import RecentSession
 
 __all__ = [
     "FleetActions",
     "RuleRefusedError",
     "ShowMessage",
+    "continue_session",
+    "import_session",
     "record_rule",
 ]
 
@@ -176,3 +180,39 @@ async def record_rule(places: "Places", text: str, scope: "RuleScope", cwd: str)
     ]
     await (await open_grants(places)).add(grants)
     return grants
+
+
+async def continue_session(context: "WorkbenchContext", recent: "RecentSession") -> "SessionId":
+    """Go on with a session of ours or one on disk; returns the one to show.
+
+    One that was put away is there again, one that ended is resumed if its agent can do that.
+
+    Raises:
+        QuarterdeckError: the fleet refuses, or cannot be reached.
+    """
+    info, fleet = recent.info, context.fleet
+    if recent.past is not None:
+        info = await import_session(context, recent.past, context.discovery.environment)
+    assert info is not None
+    if info.is_archived:
+        await fleet.archive(info.session, archived=False)
+    if not info.is_live and info.can_resume:
+        await fleet.resume(info.session)
+    return info.session
+
+
+async def import_session(
+    context: "WorkbenchContext", past: "HistorySession", environment: Mapping[str, str]
+) -> "AgentInfo":
+    """Take a session that another program keeps into our log.
+
+    ``environment`` tells where the program keeps its sessions.
+
+    Raises:
+        QuarterdeckError: it cannot be read, or the fleet cannot be reached.
+    """
+    from quarterdeck.drivers.history.history import VARIABLES
+
+    homes = {name: environment[name] for name in VARIABLES if name in environment}
+    cwd = past.cwd or context.cwd
+    return (await context.fleet.import_session(past.agent, past.id, homes, cwd=cwd)).agent

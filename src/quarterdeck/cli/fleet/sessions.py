@@ -250,7 +250,7 @@ def _row(agent: "AgentInfo", now: int) -> tuple[str, ...]:
     return (
         agent.name,
         agent.agent,
-        "archived" if agent.is_archived else agent.state,
+        "archived" if agent.is_archived else agent.state_word,
         agent.waits_for or "-",
         format_age(agent.spawned, now),
         count(agent.usage.total),
@@ -262,7 +262,7 @@ def _row(agent: "AgentInfo", now: int) -> tuple[str, ...]:
 def _cost(cost: "Cost | None") -> str:
     if cost is None:
         return "-"
-    return f"${cost.amount:.2f}" if cost.currency == "USD" else f"{cost.amount:.2f} {cost.currency}"
+    return f"{cost.amount:.2f} {'$' if cost.currency == 'USD' else cost.currency}"
 
 
 async def _sessions(
@@ -279,7 +279,7 @@ async def _sessions(
 
 
 def _agent_session(agent: "AgentInfo", damage: "Mapping[SessionId, str]") -> tuple[str, ...]:
-    state = "archived" if agent.is_archived else agent.state
+    state = "archived" if agent.is_archived else agent.state_word
     title = _titled(agent.title, damage.get(agent.session))
     return (
         agent.session,

@@ -7,7 +7,7 @@ from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import QuarterdeckError
 
 from ..rendering.agent_rows import COLUMNS
-from ..stores.roster import SORTS
+from ..stores.roster import GROUPS, SORTS
 from ..widgets.agent_table import AgentTable
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ __all__ = [
     "choose_columns",
     "copy_install_command",
     "filter_agents",
+    "group_agents",
     "log_in_agent",
     "retry_agent",
     "sort_agents",
@@ -40,6 +41,19 @@ async def sort_agents(app: "Workbench", words: str) -> None:
         raise AgentTableError(f"cannot sort by {by!r}; choose one of {', '.join(SORTS)}")
     app.context.roster.sort(by, is_reversed=words.strip().startswith("-"))
     app.preferences.choices.sort = words.strip()
+    await _keep(app)
+
+
+async def group_agents(app: "Workbench", words: str) -> None:
+    """Group the agents; by what comes next where nothing is named. Raises AgentTableError."""
+    by = words.strip()
+    if not by:
+        by = GROUPS[(GROUPS.index(app.context.roster.query.group) + 1) % len(GROUPS)]
+        app.show_message(f"grouped by {by}" if by != "none" else "not grouped")
+    if by not in GROUPS:
+        raise AgentTableError(f"cannot group by {by!r}; choose one of {', '.join(GROUPS)}")
+    app.context.roster.group(by)
+    app.preferences.choices.group = by
     await _keep(app)
 
 

@@ -125,6 +125,17 @@ FIRST_RUN_COMMANDS = (
         target="commands.first_run:control_demo",
     ),
     WorkbenchCommand(
+        name="home",
+        help="show the home screen: recent sessions, agents here, what to start with",
+        target="commands.first_run:show_home",
+    ),
+    WorkbenchCommand(
+        name="default-mode",
+        help="set the mode of new agents in your settings",
+        target="commands.first_run:choose_default_mode",
+        asks="mode: ask, read-only, accept-edits, plan, full-auto, deny-all",
+    ),
+    WorkbenchCommand(
         name="doctor",
         help="show agents and API keys on this machine",
         target="commands.first_run:show_doctor",
@@ -326,6 +337,12 @@ PREFERENCE_ROWS: tuple[tuple[str, str, str, str | None], ...] = (
         "sort agents by need, name, state, time, …",
         "commands.agents:sort_agents",
         "column",
+    ),
+    (
+        "group",
+        "group agents by state, lead, project or none; no words: by the next",
+        "commands.agents:group_agents",
+        None,
     ),
     (
         "filter",

@@ -48,11 +48,8 @@ def _panel(
 
 
 def _side(size: str = "38%") -> Node:
-    return Vertical(
-        size=size,
-        stacked_size="auto",
-        children=(_panel("agents", size="auto"), _panel("inbox", size="auto")),
-    )
+    """The agents; their requests stand in their rows, so that no inbox is needed beside it."""
+    return PanelNode(id="agents", widget="agents", size=size, stacked_size="auto")
 
 
 def _default() -> Node:

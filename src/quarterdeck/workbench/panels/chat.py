@@ -9,10 +9,12 @@ from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.widgets import Label
 
+from quarterdeck.wire.errors import QuarterdeckError
+
 from ..completion import CompletionSource
 from ..drafts import NEW
 from ..input_lines import describe_sign, find_sign
-from ..sanitize import sanitize_line
+from ..sanitize import sanitize_line, sanitize_text
 from ..stores.inbox import draft_key
 from ..widgets.bars import AgentBar, QueueBar, TroubleBar
 from ..widgets.chat_input import ChatInput
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
     from ..screens.permission import PermissionCard
     from ..screens.question import QuestionForm
+    from ..stores.home import RecentSession
+    from ..widgets.home import HomeView
 
     RequestCard: TypeAlias = PermissionCard | QuestionForm
 
@@ -115,6 +119,7 @@ class ChatPanel(TranscriptPanel):
         self.chat = self.query_one(ChatInput)
         self.query_one(".chat-hint", Label).display = False
         self.query_one(".chat-mode", Label).display = False
+        self.chat.take_empty_key = self._take_empty_key
         self._queue = self.query_one(QueueBar)
         self.requests = self.query_one(RequestSlot)
         self._draft = ""
@@ -197,6 +202,78 @@ class ChatPanel(TranscriptPanel):
         """See ``TranscriptPanel``."""
         super().show_facts()
         self._queue.show(self.context.roster.find(self._shown))
+
+    # The home screen
+
+    home: "HomeView | None" = None
+    """The home screen; None: it was not needed so far."""
+
+    def show_hints(self) -> None:
+        """See ``TranscriptPanel``: without an agent, the home screen is there."""
+        context = self.context
+        is_home = self._shown is None and self.follows and context.host == "connected"
+        is_home = is_home and (context.roster.is_known or bool(context.roster.agents))
+        if is_home and self.home is None:
+            from ..widgets.home import HomeView  # not part of the first frame
+
+            self.home = HomeView(context, self._type_on)
+            self.mount(self.home, after=self.transcript)
+        if self.home is not None:
+            had_focus = self.home.has_focus and not is_home
+            self.home.display = is_home
+            self.transcript.display = not is_home and not self.query(".agent-screen")
+            if had_focus:
+                self.enter()
+            if is_home and self.home.is_mounted:
+                self.home.check()
+        self._bar.display = not is_home
+        if not is_home:
+            super().show_hints()
+
+    @property
+    def is_home(self) -> bool:
+        """Whether the home screen is shown."""
+        return self.home is not None and bool(self.home.display)
+
+    def _take_empty_key(self, key: str) -> bool:
+        return self.is_home and self.home is not None and self.home.take_key(key)
+
+    def _type_on(self, text: str) -> None:
+        """Go to the input, with what was typed elsewhere."""
+        self.screen.set_focus(self.chat)
+        if text:
+            self.chat.add_text(text)
+
+    def on_home_view_task_chosen(self, event: "HomeView.TaskChosen") -> None:
+        """Put a task into the input, to be changed or sent."""
+        event.stop()
+        self.chat.set_text(event.text)
+        self.screen.set_focus(self.chat)
+
+    def on_home_view_wanted(self, event: "HomeView.Wanted") -> None:
+        """Run a command."""
+        event.stop()
+        self.post_message(self.CommandWanted(event.command))
+
+    def on_home_view_mode_chosen(self, event: "HomeView.ModeChosen") -> None:
+        """Keep the mode that was chosen."""
+        event.stop()
+        self.post_message(self.CommandWanted("default-mode", event.mode))
+
+    def on_home_view_continued(self, event: "HomeView.Continued") -> None:
+        """Continue a session."""
+        event.stop()
+        self.run_worker(self._continue(event.recent), group="continue", exclusive=True)
+
+    async def _continue(self, recent: "RecentSession") -> None:
+        from ..fleet_actions import continue_session
+
+        try:
+            session = await continue_session(self.context, recent)
+        except QuarterdeckError as error:
+            self.notify(sanitize_text(str(error)), severity="error", markup=False)
+        else:
+            self.post_message(self.AgentWanted(session))
 
     def keep_draft(self) -> bool:
         """Note what is typed; True if it is another than before."""

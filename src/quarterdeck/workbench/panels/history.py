@@ -243,20 +243,16 @@ class HistoryPanel(PolledPanel):
     async def _taking(
         self, past: "HistorySession", then: "Callable[[AgentInfo], Awaitable[None]] | None"
     ) -> None:
-        from quarterdeck.drivers.history.history import VARIABLES
+        from ..fleet_actions import import_session
 
-        given = self.environment
-        homes = {key: given[key] for key in VARIABLES if key in given}
         try:
-            done = await self.context.fleet.import_session(
-                past.agent, past.id, homes, cwd=past.cwd or self.context.cwd
-            )
+            agent = await import_session(self.context, past, self.environment)
             if then is not None:
-                await then(done.agent)
+                await then(agent)
         except QuarterdeckError as error:
             self.notify(sanitize_text(str(error)), severity="error", markup=False)
             return
-        self.post_message(self.AgentWanted(done.agent.session))
+        self.post_message(self.AgentWanted(agent.session))
 
     async def _resumed(self, info: "AgentInfo") -> None:
         if not info.is_live:

@@ -45,6 +45,12 @@ class SavedPreferences(Struct, kw_only=True):
     """Where agents were started, the latest first."""
     spawns: dict[str, dict[str, str]] = {}
     """What was chosen last for a new agent, by the directory of the workbench and the field."""
+    group: str | None = None
+    """What the agents are grouped by; None: their state."""
+    first_steps: tuple[str, ...] = ()
+    """Steps of the first run that are done or were skipped."""
+    starts: int = 0
+    """How often the home screen was shown; chooses its tip."""
 
 
 @dataclass(kw_only=True)
@@ -150,6 +156,11 @@ class Preferences:
             del self.choices.spawns[old]
         others = (one for one in self.choices.directories if one != directory)
         self.choices.directories = (directory, *others)[:_MOST_DIRECTORIES]
+
+    def note_step(self, step: str) -> None:
+        """Note that a step of the first run is done or was skipped; it is not shown again."""
+        if step not in self.choices.first_steps:
+            self.choices.first_steps = (*self.choices.first_steps, step)
 
     def save(self) -> None:
         """Keep the choices. Blocks.

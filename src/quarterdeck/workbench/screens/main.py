@@ -32,7 +32,7 @@ class MainScreen(Screen[None]):
         super().__init__()
         self._app_context = context
         self.view = view
-        self._status_bar = StatusBar(context.roster, id="status")
+        self._status_bar = StatusBar(context.roster, context.clock, id="status")
 
     def compose(self) -> ComposeResult:
         """The parts."""
@@ -50,6 +50,7 @@ class MainScreen(Screen[None]):
     def _show_trust(self) -> None:
         trust = self._app_context.discovery.trust
         is_untrusted = trust is not None and trust.state == "untrusted"
+        is_untrusted = is_untrusted and self._app_context.shown is not None  # else home tells it
         self._status_bar.show_trust(is_untrusted)
 
     def show_host(self, state: "HostState", reason: str) -> None:
@@ -67,7 +68,11 @@ class MainScreen(Screen[None]):
 
     def toggle_transcript_focus(self) -> None:
         """Focus the transcript, or the input if the transcript has the focus."""
-        self.set_focus(self.chat if self.transcript.has_focus else self.transcript)
+        panel = self.panel
+        if panel.is_home and panel.home is not None:
+            self.set_focus(self.chat if panel.home.has_focus else panel.home)
+        else:
+            self.set_focus(self.chat if self.transcript.has_focus else self.transcript)
 
     def focus_kind(self, kind: str, work: Callable[[Coroutine[Any, Any, object]], None]) -> bool:
         """Move the focus to a panel of a kind, or from there to the input; False: none is open.

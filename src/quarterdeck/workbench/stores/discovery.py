@@ -21,6 +21,8 @@ class DiscoveredAgent:
     title: str
     is_here: bool
     """Whether a program of it is on PATH."""
+    version: str = ""
+    """Of its program; empty: not asked, or not known."""
     login: "LoginState" = "unknown"
     install: str = ""
     """A command that installs it, or where to find one."""
@@ -54,6 +56,8 @@ class DiscoveryStore:
     """Ours; None: there are none, as in a test, and nothing is looked for."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     found: MachineDiscovery | None = None
+    has_versions: bool = False
+    """The programs that were found were asked for their versions."""
     trust: "WorkspaceTrust | None" = None
     begins_demo: bool = False
     """The demo is wanted as soon as the host is there."""

@@ -1,13 +1,16 @@
-"""The agents as the table shows them: sorted, filtered, children below their parents."""
+"""The agents as the table shows them: grouped, sorted, filtered; and what each does just now."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from quarterdeck.wire.clock import format_local_time
 from quarterdeck.wire.event_text import describe_request
 from quarterdeck.wire.events import (
+    Event,
     MessageChunk,
     PermissionAsked,
+    PlanChanged,
     Prompted,
     QuestionAsked,
     ThoughtChunk,
@@ -22,8 +25,21 @@ if TYPE_CHECKING:
     from quarterdeck.wire.ids import SessionId
     from quarterdeck.wire.record import Record
 
-__all__ = ["SORTS", "SYMBOLS", "AgentListQuery", "RosterStore", "RosterTotals", "arrange_agents"]
+__all__ = [
+    "BUCKETS",
+    "GROUPS",
+    "SORTS",
+    "AgentActivity",
+    "AgentListQuery",
+    "RosterStore",
+    "RosterTotals",
+    "arrange_agents",
+    "name_group",
+    "state_symbol",
+]
 
+GROUPS = ("state", "lead", "project", "none")
+"""What agents can be grouped by."""
 _RANK = {"waiting": 1, "failed": 2, "running": 3, "starting": 3}
 
 
@@ -60,6 +76,8 @@ class AgentListQuery:
     """Only those in this directory or below."""
     archived: bool = False
     """Also those that are put away."""
+    group: str = "state"
+    """One of ``GROUPS``."""
 
     @property
     def narrows(self) -> bool:
@@ -70,12 +88,27 @@ class AgentListQuery:
 def arrange_agents(
     agents: Iterable["AgentInfo"], query: AgentListQuery, describe: Callable[["AgentInfo"], str]
 ) -> list[tuple["AgentInfo", int]]:
-    """The agents that are wanted, each with how deep it stands below others.
+    """The agents that are wanted, each with how deep it stands below others in its group.
 
-    A child stands below its parent; a family stands where its first member would.
+    A child stands below its parent where both are in the same group; a family stands where its
+    first member would.
     """
     shown = [agent for agent in agents if _fits(agent, query, describe)]
+    groups: dict[tuple[int, str], list[AgentInfo]] = {}
+    for agent in shown:
+        groups.setdefault(_group_key(agent, query.group), []).append(agent)
+    placed: list[tuple[AgentInfo, int]] = []
+    for key in sorted(groups):
+        placed += _arrange_group(groups[key], query)
+    return placed
+
+
+def _arrange_group(
+    shown: Sequence["AgentInfo"], query: AgentListQuery
+) -> list[tuple["AgentInfo", int]]:
     key = SORTS.get(query.by, _need)
+    if query.group == "none":
+        return [(agent, 0) for agent in sorted(shown, key=key, reverse=query.is_reversed)]
     ids = {agent.session for agent in shown}
     children: dict[SessionId | None, list[AgentInfo]] = {}
     for agent in shown:
@@ -93,6 +126,28 @@ def arrange_agents(
     seen = {agent.session for agent, _ in placed}
     # Parents in a circle would show no one; the log cannot say that, a damaged one might.
     return placed + [(agent, 0) for agent in shown if agent.session not in seen]
+
+
+def _group_key(agent: "AgentInfo", group: str) -> tuple[int, str]:
+    """Where a group stands among others, and its title; no title: there are no groups."""
+    match group:
+        case "state" if agent.is_archived:
+            return 3, "archived"
+        case "state" if agent.needs_person:
+            return 0, "needs you"
+        case "state" if agent.state in ("running", "starting", "waiting"):
+            return 1, "running"
+        case "state":
+            return 2, "done"
+        case "project":
+            return 0, (agent.worktree.repository if agent.worktree else agent.cwd) or "/"
+        case _:
+            return 0, ""
+
+
+def name_group(agent: "AgentInfo", group: str) -> str:
+    """The title of the group that an agent is in; empty: it is in none."""
+    return _group_key(agent, group)[1]
 
 
 def _firsts(
@@ -132,28 +187,124 @@ def _full(agent: "AgentInfo") -> float:
     return context.used / context.size if context and context.size else 0.0
 
 
-SYMBOLS = {
+_SYMBOLS = {
+    "needs you": glyphs.NEEDS_YOU,
     "starting": glyphs.STARTING,
-    "idle": glyphs.IDLE,
     "running": glyphs.RUNNING,
-    "waiting": glyphs.NEEDS_YOU,
-    "interrupted": glyphs.STOPPED,
-    "failed": glyphs.FAILED,
-    "killed": glyphs.STOPPED,
+    "idle": glyphs.IDLE,
     "done": glyphs.DONE,
+    "failed": glyphs.FAILED,
+    "stopped": glyphs.STOPPED,
 }
-"""A sign for each state; the word stands beside it."""
+
+
+def state_symbol(agent: "AgentInfo") -> str:
+    """The sign of its state; the word stands beside it, or a group has it as its title."""
+    return _SYMBOLS[agent.state_word]
+
+
+BUCKETS = 6
+"""Parts of the last minutes that activity is counted in."""
+_BUCKET = 30_000_000
+"""Microseconds of one."""
+_ACTIONS = {
+    "execute": "running",
+    "edit": "editing",
+    "delete": "deleting",
+    "move": "moving",
+    "read": "reading",
+    "search": "searching",
+    "fetch": "fetching",
+}
+_TITLE_VERBS = frozenset(
+    ("run", "execute", "edit", "delete", "move", "read", "search", "fetch", "write", "update")
+)
+
+
+class AgentActivity:
+    """What one agent does: in words, its plan, and how much happened in the last minutes.
+
+    Its size does not grow, and one more event costs the same whatever was before.
+    """
+
+    __slots__ = ("_counts", "_newest", "doing", "plan", "since")
+
+    def __init__(self) -> None:
+        self.doing = ""
+        """The last action, in words; empty: not known."""
+        self.since: int | None = None
+        """When the turn began, microseconds; None: not known."""
+        self.plan: tuple[int, int] | None = None
+        """Steps that are done, and all; None: there is no plan."""
+        self._counts = [0] * BUCKETS
+        self._newest = 0
+
+    def count(self, time: int) -> None:
+        """Count an event at a time, in microseconds."""
+        bucket = time // _BUCKET
+        if bucket > self._newest:
+            for gone in range(max(self._newest + 1, bucket - BUCKETS + 1), bucket + 1):
+                self._counts[gone % BUCKETS] = 0
+            self._newest = bucket
+        if bucket > self._newest - BUCKETS:
+            self._counts[bucket % BUCKETS] += 1
+
+    def take(self, event: Event, time: int) -> None:
+        """Note what an event says."""
+        match event:
+            case MessageChunk(role="agent"):
+                self.doing = "writing"
+            case ThoughtChunk():
+                self.doing = "thinking"
+            case ToolCallStarted(title=title, name=name, kind=kind):
+                self.doing = _describe_action(title or name or "", kind)
+            case PermissionAsked(title=title, kind=kind):
+                self.doing = describe_request(title, kind)
+            case QuestionAsked(text=text):
+                self.doing = f"asks: {text}"
+            case Prompted():
+                self.doing = "reading the prompt"
+            case TurnStarted():
+                self.since = time
+            case PlanChanged(entries=entries):
+                done = sum(entry.status == "completed" for entry in entries)
+                self.plan = (done, len(entries)) if entries else None
+            case _:
+                pass
+
+    def sparkline(self, now: int) -> str:
+        """The activity up to now, newest at the right; empty: there was none."""
+        last = now // _BUCKET
+        counts = [
+            self._counts[at % BUCKETS] if self._newest - BUCKETS < at <= self._newest else 0
+            for at in range(last - BUCKETS + 1, last + 1)
+        ]
+        if not any(counts):
+            return ""
+        # By powers of two, and the same for every agent, so that they can be compared.
+        return "".join(
+            glyphs.LEVELS[min(count.bit_length(), len(glyphs.LEVELS) - 1)] for count in counts
+        )
+
+
+def _describe_action(title: str, kind: str) -> str:
+    verb, _, rest = title.partition(" ")
+    if kind not in _ACTIONS:
+        return title or "using a tool"
+    words = rest if rest and verb.istitle() and verb.lower() in _TITLE_VERBS else title
+    return f"{_ACTIONS[kind]} {words}".rstrip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RosterTotals:
     """What all agents amount to."""
 
-    states: dict[str, int]
-    needs_person: int
-    tokens: int
+    words: dict[str, int]
+    """How many agents have each ``state_word``; archived ones are left out."""
     cost: float
     currency: str
+    is_today: bool
+    """All of the cost is of agents that were started today."""
 
 
 class RosterStore:
@@ -168,8 +319,7 @@ class RosterStore:
         """What the person wants to see."""
         self._depths: dict[SessionId, int] = {}
         self._all: Sequence[AgentInfo] = ()
-        self._doing: dict[SessionId, str] = {}
-        self._since: dict[SessionId, int] = {}
+        self._activities: dict[SessionId, AgentActivity] = {}
         self._watchers: list[Callable[[], None]] = []
 
     def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
@@ -179,9 +329,11 @@ class RosterStore:
 
     def replace(self, agents: Iterable["AgentInfo"], status: "FleetStatus | None") -> None:
         """Take what the fleet says about its agents."""
-        self._all = [
-            agent for agent, _ in arrange_agents(agents, AgentListQuery(archived=True), self.doing)
-        ]
+        every = AgentListQuery(archived=True, group="lead")
+        self._all = [agent for agent, _ in arrange_agents(agents, every, self.doing)]
+        if len(self._activities) > 2 * len(self._all) + 100:  # of agents that are gone
+            known = {agent.session for agent in self._all}
+            self._activities = {one: of for one, of in self._activities.items() if one in known}
         self.status = status or self.status
         self.is_known = True
         self._filter()
@@ -196,8 +348,12 @@ class RosterStore:
         return self.query.archived
 
     def sort(self, by: str, *, is_reversed: bool = False) -> None:
-        """Sort by one of ``ordering.SORTS``."""
+        """Sort by one of ``SORTS``."""
         self._want(replace(self.query, by=by, is_reversed=is_reversed))
+
+    def group(self, by: str) -> None:
+        """Group by one of ``GROUPS``."""
+        self._want(replace(self.query, group=by))
 
     def seek(self, words: str) -> None:
         """Show only agents that have all of these words; none: every one."""
@@ -214,23 +370,31 @@ class RosterStore:
     def take(self, records: Iterable["Record"]) -> None:
         """Note what agents are doing."""
         for record in records:
-            match record.event:
-                case ToolCallStarted(title=title, name=name):
-                    self._doing[record.session] = title or name or "a tool"
-                case PermissionAsked(title=title):
-                    self._doing[record.session] = describe_request(title)
-                case QuestionAsked(text=text):
-                    self._doing[record.session] = f"question: {text}"
-                case MessageChunk(role="agent"):
-                    self._doing[record.session] = "writing"
-                case ThoughtChunk():
-                    self._doing[record.session] = "thinking"
-                case Prompted():
-                    self._doing[record.session] = "prompted"
-                case TurnStarted():
-                    self._since[record.session] = record.time
-                case _:
-                    continue
+            activity = self._activities.get(record.session)
+            if activity is None:
+                activity = self._activities[record.session] = AgentActivity()
+            activity.take(record.event, record.time)
+            activity.count(record.time)
+
+    def recall(self, session: "SessionId", records: Iterable["Record"]) -> None:
+        """Note what an agent did before we looked; what is known by now counts more."""
+        past = AgentActivity()
+        for record in records:
+            past.take(record.event, record.time)
+            past.count(record.time)
+        now = self._activities.setdefault(session, past)
+        if now is not past:
+            now.doing = now.doing or past.doing
+            now.since = now.since if now.since is not None else past.since
+            now.plan = now.plan or past.plan
+
+    def knows_activity(self, session: "SessionId") -> bool:
+        """Whether anything was heard of what an agent does."""
+        return session in self._activities
+
+    def activity(self, session: "SessionId") -> AgentActivity:
+        """What an agent does, as far as is known."""
+        return self._activities.get(session) or _UNKNOWN
 
     @property
     def everyone(self) -> Sequence["AgentInfo"]:
@@ -246,13 +410,14 @@ class RosterStore:
         if agent.state in ("failed", "killed", "interrupted") and agent.reason:
             return agent.reason
         at_work = agent.state in ("running", "waiting")
-        words = self._doing.get(agent.session, "") if at_work else ""
+        words = self.activity(agent.session).doing if at_work else ""
         return words or agent.title or ""
 
     def since(self, agent: "AgentInfo") -> int:
         """When the state of an agent began, as far as is known; microseconds."""
         if agent.state in ("running", "waiting"):
-            return self._since.get(agent.session, agent.updated)
+            since = self.activity(agent.session).since
+            return agent.updated if since is None else since
         return agent.updated
 
     def beside(self, session: "SessionId | None", step: int) -> "SessionId | None":
@@ -263,21 +428,25 @@ class RosterStore:
         at = ids.index(session) + step if session is not None and session in ids else 0
         return ids[at % len(ids)]
 
-    @property
-    def totals(self) -> RosterTotals:
-        """All agents that are not put away, together."""
-        shown = [agent for agent in self._all if not agent.is_archived]
-        states: dict[str, int] = {}
-        for agent in shown:
-            states[agent.state] = states.get(agent.state, 0) + 1
-        costs = [agent.cost for agent in self._all if agent.cost is not None]
-        currency = costs[0].currency if costs else "USD"
+    def totals(self, now: int) -> RosterTotals:
+        """All agents that are not put away, together; the cost is that of all that were changed
+        today, or of every agent where some of these are older than today.
+        """
+        words: dict[str, int] = {}
+        for agent in self._all:
+            if not agent.is_archived:
+                words[agent.state_word] = words.get(agent.state_word, 0) + 1
+        paid = [(agent, agent.cost) for agent in self._all if agent.cost is not None]
+        today = format_local_time(now, "%Y%m%d")
+        recent = [one for one in paid if format_local_time(one[0].updated, "%Y%m%d") == today]
+        is_today = all(format_local_time(one.spawned, "%Y%m%d") == today for one, _ in recent)
+        counted = recent if is_today else paid
+        currency = counted[0][1].currency if counted else "USD"
         return RosterTotals(
-            states=states,
-            needs_person=sum(agent.needs_person for agent in shown),
-            tokens=sum(agent.usage.total for agent in shown),
-            cost=sum(cost.amount for cost in costs if cost.currency == currency),
+            words=words,
+            cost=sum(cost.amount for _, cost in counted if cost.currency == currency),
             currency=currency,
+            is_today=is_today,
         )
 
     def _want(self, query: AgentListQuery) -> None:
@@ -291,3 +460,6 @@ class RosterStore:
         self._depths = {agent.session: depth for agent, depth in arranged if depth}
         for watcher in list(self._watchers):
             watcher()
+
+
+_UNKNOWN = AgentActivity()

@@ -1,4 +1,6 @@
-"""The table of agents: who needs a person first, or as a person wants it."""
+"""The table of agents: who needs a person first, or as a person wants it; rows, or cards where
+there is room.
+"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -12,31 +14,47 @@ from quarterdeck.wire.clock import WallClock
 
 from ..rendering.agent_rows import (
     AgentRow,
+    agent_card,
     agent_head,
     agent_line,
     find_urgent_columns,
+    group_line,
+    measure_columns,
     place_columns,
 )
-from ..rendering.lines import Line
+from ..rendering.lines import Line, clip
 from ..sanitize import sanitize_line
 from ..stores.checkouts import Checkouts
-from ..stores.roster import SORTS, RosterStore
+from ..stores.roster import SORTS, RosterStore, name_group
 from .picker import Picker
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from textual.timer import Timer
 
+    from quarterdeck.fleet.api import AgentInfo, InboxItem
     from quarterdeck.wire.ids import SessionId
+
+    from ..stores.inbox import InboxStore
 
 __all__ = ["AgentTable"]
 
-_AT_WORK = ("running", "starting")
+_AT_WORK = ("running", "starting", "waiting")
+_TABLE = 80
+"""Cells from which agents are rows of a table with names above its columns."""
+_CALM = 20.0
+"""Seconds between two looks at the ages of agents, while none works."""
 
 
 class AgentTable(Picker):
-    """A row for each agent; the times of those at work go on, and nothing else does."""
+    """Rows or cards of agents in groups; once a second, those lines are drawn that have changed.
+
+    Args:
+        roster: the agents.
+        clock: tells the time, in microseconds.
+        inbox: what agents wait for; None: that is not known.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("i", "ask('interrupt')", "interrupt the selected agent"),
@@ -48,6 +66,7 @@ class AgentTable(Picker):
         Binding("s", "sort(1)", "sort by the next column"),
         Binding("S", "turn", "reverse the order"),
         Binding("slash", "seek", "filter agents; escape shows all"),
+        Binding("g", "app.command('group')", "group by state, lead, project or not at all"),
         Binding("z", "archived", "show or hide archived agents"),
         Binding("h", "ask('here')", "show agents of this directory only, or all"),
     ]
@@ -59,31 +78,49 @@ class AgentTable(Picker):
         session: "SessionId"
         command: str
 
-    def __init__(self, roster: RosterStore, clock: WallClock, *, id: str | None = None) -> None:
+    def __init__(
+        self,
+        roster: RosterStore,
+        clock: WallClock,
+        inbox: "InboxStore | None" = None,
+        *,
+        id: str | None = None,
+    ) -> None:
         super().__init__(id=id)
         self.columns: Sequence[str] = ()
         """What a person chose; empty: as many as fit."""
         self._roster = roster
         self._clock = clock
+        self._inbox = inbox
         self._checkouts = Checkouts()
-        self._unwatch = lambda: None
+        self._stops: list[Callable[[], None]] = []
         self._is_seeking = False
         self._states: dict[SessionId, str] = {}
         self._timer: Timer | None = None
         self._urgent: Sequence[str] = ()
         """Columns that agents have something for."""
+        self._wide: Mapping[str, int] = {}
+        """How wide what is in the columns is."""
+        self._requests: dict[SessionId, list[InboxItem]] = {}
+        self._is_cards = False
+        self._titles: dict[int, tuple[str, int]] = {}
+        """The titles of the groups, by the agent before which they stand."""
         self.is_seen = False
 
     def on_mount(self) -> None:
-        """Follow the store, and let time pass."""
+        """Follow the stores, and let time pass."""
         self.border_title = "agents"
         self._timer = self.set_interval(1.0, self._tick, pause=True)
-        self._unwatch = self._roster.watch(self._changed)
+        self.set_interval(_CALM, self._tick)
+        self._stops = [self._roster.watch(self._changed)]
+        if self._inbox is not None:
+            self._stops.append(self._inbox.watch(self._changed))
         self._changed()
 
     def on_unmount(self) -> None:
-        """Let go of the store."""
-        self._unwatch()
+        """Let go of the stores."""
+        for stop in self._stops:
+            stop()
 
     def on_show(self) -> None:
         """Time goes on again."""
@@ -100,19 +137,60 @@ class AgentTable(Picker):
         """See ``Picker``."""
         roster = self._roster
         lines: list[Line] = []
-        if roster.agents or roster.query.narrows:
-            lines.append(agent_head(width, self.columns, roster.query.by, self._urgent))
+        if self._has_names(width) and (roster.agents or roster.query.narrows):
+            lines.append(agent_head(width, self.columns, roster.query.by, self._urgent, self._wide))
         if self._is_seeking or roster.query.narrows:
             lines.append(self._filter_text())
         return lines
 
+    def count_lines(self, width: int) -> int:
+        """How many lines it fills as rows, which is the least; 0: there is no agent."""
+        agents = len(self._roster.agents)
+        titles = len(self._find_titles()) if agents else 0
+        return len(self.head(width)) + agents + titles + max(0, titles - 1)
+
     def rows(self, width: int) -> list[tuple[str, Line]]:
         """See ``Picker``."""
-        now = self._clock()
-        return [
-            (agent.session, self._line(at, now, width))
-            for at, agent in enumerate(self._roster.agents)
-        ]
+        now, agents = self._clock(), self._roster.agents
+        self._titles = self._find_titles()
+        self._requests = self._find_requests()
+        self._wide = measure_columns(self._row(agent, now) for agent in agents)
+        room = self.scrollable_content_region.height - len(self._head)
+        titles = len(self._titles)
+        gaps = max(0, titles - 1)
+        self._is_cards = (
+            not self.columns and width < _TABLE and 2 * len(agents) + titles + gaps <= room
+        )
+        has_gaps = self._is_cards or len(agents) + titles + gaps <= room
+        lines: list[tuple[str, Line]] = []
+        for at, agent in enumerate(agents):
+            if at in self._titles:
+                if at and has_gaps:
+                    lines.append(("", ()))
+                lines.append(("", group_line(*self._titles[at], width)))
+            lines += ((agent.session, line) for line in self._draw(agent, now, width))
+        return lines
+
+    def _find_titles(self) -> dict[int, tuple[str, int]]:
+        """Before which agent a group begins; a single group of agents needs no title."""
+        found: dict[int, tuple[str, int]] = {}
+        by, last, first = self._roster.query.group, "", 0
+        for at, agent in enumerate(self._roster.agents):
+            title = name_group(agent, by)
+            if not at or title != last:
+                last, first = title, at
+                found[at] = (title, 0)
+            found[first] = (title, found[first][1] + 1)
+        return found if len(found) > 1 else {}
+
+    def _find_requests(self) -> "dict[SessionId, list[InboxItem]]":
+        found: dict[SessionId, list[InboxItem]] = {}
+        for item in self._inbox.items if self._inbox is not None else ():
+            found.setdefault(item.session, []).append(item)
+        return found
+
+    def _has_names(self, width: int) -> bool:
+        return bool(self.columns) or width >= _TABLE
 
     def action_ask(self, command: str) -> None:
         """Have something done to the agent under the cursor."""
@@ -164,22 +242,31 @@ class AgentTable(Picker):
 
     def on_click(self, event: events.Click) -> None:
         """Sort by a column whose name is clicked."""
-        if event.y != 0 or not self._head:
+        width = self.scrollable_content_region.width
+        if event.y != 0 or not self._head or not self._has_names(width):
             super().on_click(event)
             return
         event.prevent_default()
-        width = self.scrollable_content_region.width
-        for column, at, wide in place_columns(width, self.columns, self._urgent):
+        for column, at, wide in place_columns(width, self.columns, self._urgent, self._wide):
             if at <= event.x < at + wide and column.name in SORTS:
                 by = self._roster.query.by
                 is_again = by == column.name and not self._roster.query.is_reversed
                 self._roster.sort(column.name, is_reversed=is_again)
 
-    def _line(self, at: int, now: int, width: int) -> Line:
-        agent = self._roster.agents[at]
-        checkout = self._checkouts.get(agent.cwd)
-        row = AgentRow(agent=agent, roster=self._roster, now=now, checkout=checkout)
-        return agent_line(row, width, self.columns, self._urgent)
+    def _row(self, agent: "AgentInfo", now: int) -> AgentRow:
+        return AgentRow(
+            agent=agent,
+            roster=self._roster,
+            now=now,
+            checkout=self._checkouts.get(agent.cwd),
+            requests=self._requests.get(agent.session, ()),
+        )
+
+    def _draw(self, agent: "AgentInfo", now: int, width: int) -> list[Line]:
+        row = self._row(agent, now)
+        if self._is_cards:
+            return agent_card(row, width, self._wide)
+        return [agent_line(row, width, self.columns, self._urgent, self._wide)]
 
     def _filter_text(self) -> Line:
         query = self._roster.query
@@ -193,7 +280,7 @@ class AgentTable(Picker):
         )
 
     def _changed(self) -> None:
-        self._urgent = find_urgent_columns(self._roster.agents)
+        self._urgent = find_urgent_columns(self._roster.agents, self._roster)
         self.update()
         agents = self._roster.agents
         if self._timer is not None:
@@ -203,28 +290,44 @@ class AgentTable(Picker):
                 self._timer.pause()
         self._look_at_checkouts()
 
+    def update(self) -> None:
+        """See ``Picker``: the names of columns are as wide as what was measured last."""
+        super().update()
+        if self._has_names(width := self.scrollable_content_region.width) and self._head:
+            self._head = [clip(line, width) for line in self.head(width)]
+
     def _tick(self) -> None:
-        """Draw the times of those at work anew; only their cells."""
+        """Draw what has changed by now: ages, what agents do, activity; only those lines."""
         width = self.scrollable_content_region.width
-        columns = place_columns(width, self.columns, self._urgent)
-        names = [column.name for column, _, _ in columns]
-        ticking = "time" if "time" in names else "doing"
-        times = [(at, wide) for column, at, wide in columns if column.name == ticking]
+        if width <= 0 or not self.is_on_screen:
+            return
         now = self._clock()
-        top, height = self.scroll_offset.y, self.size.height
-        for at, agent in enumerate(self._roster.agents[: len(self._rows)]):
-            y = at + len(self._head) - top
-            if agent.state in _AT_WORK and len(self._head) <= y < height and times:
-                self._rows[at] = (agent.session, self._line(at, now, width))
-                self.refresh(Region(times[0][0], y, times[0][1], 1))
+        top, head = self.scroll_offset.y, len(self._head)
+        shown = range(max(0, top), min(len(self._rows), top + self.size.height - head))
+        drawn: dict[str, list[Line]] = {}
+        for at in shown:
+            key, line = self._rows[at]
+            if not key:
+                continue
+            part = 1 if at and self._rows[at - 1][0] == key else 0
+            if key not in drawn:
+                agent = self._roster.find(key)  # pyright: ignore[reportArgumentType] - an id
+                drawn[key] = self._draw(agent, now, width) if agent is not None else []
+            new = clip(drawn[key][part], width) if part < len(drawn[key]) else line
+            if new != line:
+                self._rows[at] = (key, new)
+                self.refresh(Region(0, at - top + head, width, 1))
         self._look_at_checkouts()
 
     def _look_at_checkouts(self) -> None:
         """Ask git where someone looks: at first, when a turn has ended, and while one goes on."""
         width = self.scrollable_content_region.width
-        names = {column.name for column, _, _ in place_columns(width, self.columns, self._urgent)}
+        columns = place_columns(width, self.columns, self._urgent, self._wide)
+        names = {column.name for column, _, _ in columns}
         before, self._states = self._states, {a.session: a.state for a in self._roster.agents}
-        if width <= 0 or not names & {"branch", "changes"} or not self.display:
+        if width <= 0 or not self.display:
+            return
+        if not self._is_cards and not names & {"branch", "changes"}:
             return
         wanted: set[str] = set()
         for agent in self._roster.agents:

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from quarterdeck.wire.event_text import describe_content
-from quarterdeck.wire.terminal_text import count
 
 from ..feed import HostState
 from ..rendering import glyphs
-from ..rendering.agent_rows import STATE_ROLES, format_money
+from ..rendering.agent_rows import STATE_ROLES, draw_context, format_money
 from ..rendering.lines import Line, Span, clip, plain, width_of, wrap
 from ..sanitize import sanitize_line, sanitize_text
-from ..stores.roster import SYMBOLS, RosterStore
+from ..stores.roster import RosterStore, state_symbol
 from .lines_view import LinesView
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from quarterdeck.fleet.api import AgentInfo
+    from quarterdeck.wire.clock import WallClock
     from quarterdeck.wire.ids import SessionId
 
     from ..context import WorkbenchContext
@@ -158,11 +158,12 @@ def _offers(
 
 _HOST_WORDS: dict[HostState, tuple[str, str]] = {
     "connecting": ("host: connecting", "warning"),
-    "connected": ("host: connected", "faint"),
+    "connected": ("", "faint"),
     "lost": ("host: lost, reconnecting", "bad"),
     "failed": ("host: unusable", "bad"),
 }
-_ORDER = ("running", "starting", "waiting", "idle", "interrupted", "failed", "killed", "done")
+_COUNTED = ("running", "starting", "failed")
+"""States that the last line counts, after those who need a person."""
 _SHOWN_QUEUE = 3
 
 
@@ -182,15 +183,18 @@ class AgentBar(LinesView):
         agent = self.agent
         if agent is None:
             return [(("no agent", "faint"),)]
-        role = STATE_ROLES.get(agent.state, "text")
+        role = STATE_ROLES.get(agent.state_word, "text")
         facts = [agent.agent, agent.model, agent.mode, *_work_facts(agent)]
         rest = " · ".join(sanitize_line(fact, 80) for fact in facts if fact)
-        state = f" {SYMBOLS[agent.state]} {agent.state}"
         line: Line = (
             (sanitize_line(agent.name, 60), "strong"),
-            (state, role),
+            (f" {state_symbol(agent)} {agent.state_word}", role),
             (f"  {rest}", "faint"),
         )
+        bar = f"ctx {draw_context(agent)}" if agent.context and agent.context.size else ""
+        room = width - width_of(line) - len(bar)
+        if bar and room >= 2:
+            line = (*line, (" " * room + bar, "faint"))
         return [clip(line, width)]
 
 
@@ -237,11 +241,17 @@ class QueueBar(LinesView):
 
 
 class StatusBar(LinesView):
-    """Agents by state, who needs a person, what it costs, and whether the host is there."""
+    """Who needs a person, who works, what it costs; what is wrong; and the keys that help on.
 
-    def __init__(self, roster: RosterStore, *, id: str | None = None) -> None:
+    Args:
+        roster: the agents.
+        clock: tells the time, in microseconds.
+    """
+
+    def __init__(self, roster: RosterStore, clock: "WallClock", *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._roster = roster
+        self._clock = clock
         self._host: HostState = "connecting"
         self._is_untrusted = False
         self._unwatch: Callable[[], None] = lambda: None
@@ -267,33 +277,49 @@ class StatusBar(LinesView):
 
     def lines(self, width: int) -> list[Line]:
         """See ``LinesView``."""
-        totals = self._roster.totals
-        spans: list[Span] = []
-        if totals.needs_person:
-            need = "needs" if totals.needs_person == 1 else "need"
-            spans.append((f" {totals.needs_person} {need} you: ctrl+g ", "asking"))
-        for state in _ORDER:
-            if number := totals.states.get(state):
-                role = STATE_ROLES.get(state, "text")
-                spans.append((f" {SYMBOLS[state]} {number} {state}", role))
+        totals = self._roster.totals(self._clock())
+        facts: list[Span] = []
+        needing = totals.words.get("needs you", 0)
+        if needing:
+            facts.append((f"{needing} need{'s' * (needing == 1)} you", "asking"))
+        counts = ((word, totals.words.get(word)) for word in _COUNTED)
+        facts += [(f"{number} {word}", STATE_ROLES[word]) for word, number in counts if number]
+        if totals.cost:
+            when = "today" if totals.is_today else "in all"
+            facts.append((f"{format_money(totals.cost, totals.currency)} {when}", "faint"))
         problem = self._roster.status.problem if self._roster.status else None
         if problem:
-            spans.append((f"  cannot write the log: {sanitize_line(problem, 80)}", "bad"))
-        words, role = _HOST_WORDS[self._host]
-        if self._host != "connected" or width_of(tuple(spans)) + len(words) + 2 <= width:
-            spans.append((f"  {words}", role))
+            facts.append((f"cannot write the log: {sanitize_line(problem, 80)}", "bad"))
+        if _HOST_WORDS[self._host][0]:
+            facts.append(_HOST_WORDS[self._host])
         if self._is_untrusted:
-            spans.append(("  untrusted: /trust", "warning"))
-        if totals.tokens:
-            cost = f" {format_money(totals.cost, totals.currency)}" if totals.cost else ""
-            spans.append((f"  {count(totals.tokens)} tokens{cost}", "faint"))
-        keys = " f1 help  ctrl+p commands  ctrl+q quit "
-        room = width - width_of(tuple(spans)) - len(keys)
-        if room < 0:
-            keys, room = " f1 help ", width - width_of(tuple(spans)) - 9
-        if room >= 0:
-            spans += [(" " * room, "text"), (keys, "faint")]
-        return [clip(tuple(spans), width)]
+            facts.append(("untrusted: /trust", "warning"))
+        spans: list[Span] = [(" ", "text")]
+        for fact in facts:
+            spans += [(" · ", "faint"), fact] if len(spans) > 1 else [fact]
+        return [clip((*spans, *_key_hints(width - width_of(tuple(spans)), needing)), width)]
+
+
+_KEY_HINTS = (("f1", "help"), ("ctrl+p", "commands"), ("ctrl+q", "quit"))
+_ASKED_HINTS = (("ctrl+g", "answer"), ("ctrl+n", "next"))
+
+
+def _key_hints(room: int, needing: int) -> list[Span]:
+    """As many keys as there is room for, at the right; help is the last to go."""
+    hints = [*(_ASKED_HINTS if needing else ()), *_KEY_HINTS]
+    while hints:
+        words = [f"{key} {what}" for key, what in hints]
+        size = sum(map(len, words)) + 3 * (len(words) - 1) + 1
+        if size + 2 <= room:
+            break
+        hints.remove(next((one for one in reversed(hints) if one != _KEY_HINTS[0]), hints[0]))
+    else:
+        return []
+    spans: list[Span] = [(" " * (room - size), "text")]
+    for at, (key, what) in enumerate(hints):
+        spans += [(" · ", "faint")] if at else []
+        spans += [(key, "key"), (f" {what}", "faint")]
+    return spans
 
 
 _REASON = 4

@@ -167,6 +167,8 @@ class ChatInput(TextArea):
         self.cursor_blink = False  # it would draw twice a second for nothing
         self._past = past
         self._complete = complete
+        self.take_empty_key: Callable[[str], bool] = lambda _: False
+        """Handles a key that comes while nothing is typed; False: it is handled as always."""
         self._offers: CompletionList | None = None
         self._offered_for: CompletionWord | None = None
         """The word that the list was made for; it may have grown since."""
@@ -243,7 +245,12 @@ class ChatInput(TextArea):
         were typed just before have arrived.
         """
         before, self._last_key = self._last_key, event.time
-        if self._offered(event.key) or self._take_vim_key(event):
+        is_empty = not self.text
+        if (
+            self._offered(event.key)
+            or (is_empty and self.take_empty_key(event.key))
+            or (self._take_vim_key(event))
+        ):
             pass
         elif event.key == "enter":
             # Together with the characters before it, as no person types: a terminal that does not

@@ -15,7 +15,11 @@ __all__ = ["Picker"]
 
 
 class Picker(LineCanvas, can_focus=True):
-    """A list whose rows have keys; the cursor stays on its key when rows come, go or move."""
+    """A list whose rows have keys; the cursor stays on its key when rows come, go or move.
+
+    Lines that follow each other with the same key are one row; a line whose key is empty is a title
+    or a gap, and cannot be chosen.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "step(-1)", "up"),
@@ -60,7 +64,7 @@ class Picker(LineCanvas, can_focus=True):
         return []
 
     def rows(self, width: int) -> list[tuple[str, Line]]:
-        """A key and a line for each row."""
+        """A key and a line for each line of a row."""
         raise NotImplementedError
 
     def update(self) -> None:
@@ -82,7 +86,8 @@ class Picker(LineCanvas, can_focus=True):
         at = self._at()
         if at is not None:
             y = at + len(self._head) - self.scroll_offset.y
-            if not len(self._head) <= y < self.size.height:
+            last = y + sum(one == key for one, _ in self._rows[at : at + 2]) - 1
+            if not len(self._head) <= y <= last < self.size.height:
                 self.scroll_to(y=max(0, at - self.size.height // 2), animate=False)
         self.refresh()
 
@@ -94,7 +99,7 @@ class Picker(LineCanvas, can_focus=True):
         if y >= len(self._rows):
             return (), False
         key, line = self._rows[y]
-        return line, key == self.cursor
+        return line, bool(key) and key == self.cursor
 
     def on_resize(self) -> None:
         """Fit the rows anew."""
@@ -106,12 +111,13 @@ class Picker(LineCanvas, can_focus=True):
 
     def action_step(self, step: int) -> None:
         """Move the cursor."""
-        if not self._rows:
+        keys = list(dict.fromkeys(key for key, _ in self._rows if key))
+        if not keys:
             return
-        at = self._at()
-        at = 0 if at is None else max(0, min(len(self._rows) - 1, at + step))
-        self.place(self._rows[at][0])
-        self.post_message(self.Moved(self, self._rows[at][0]))
+        is_there = self.cursor in keys
+        at = max(0, min(len(keys) - 1, keys.index(self.cursor or "") + step)) if is_there else 0
+        self.place(keys[at])
+        self.post_message(self.Moved(self, keys[at]))
 
     VIM_KEYS: ClassVar[frozenset[str]] = frozenset({"j", "k"})
 
@@ -127,13 +133,14 @@ class Picker(LineCanvas, can_focus=True):
     def on_click(self, event: events.Click) -> None:
         """Choose the row that was clicked."""
         at = self.scroll_offset.y + event.y - len(self._head)
-        if event.y >= len(self._head) and at < len(self._rows):
+        if event.y >= len(self._head) and at < len(self._rows) and self._rows[at][0]:
             self.place(self._rows[at][0])
             self.post_message(self.Moved(self, self._rows[at][0]))
             self.post_message(self.Chosen(self, self._rows[at][0]))
 
     def _at(self) -> int | None:
+        """The first line of the row with the cursor."""
         for at, (key, _) in enumerate(self._rows):
-            if key == self.cursor:
+            if key and key == self.cursor:
                 return at
         return None

@@ -96,6 +96,7 @@ class OpenWorkspace:
         self._selected = snapshot.shown
         """The agent that was selected the last time, until the agents are known."""
         self._focus = snapshot.focus
+        self._is_known = False
         view = LayoutView(context, kinds, snapshot.layout, states=snapshot.states, tab=snapshot.tab)
         view.base = snapshot.base or snapshot.layout
         self.main = MainScreen(context, view)
@@ -148,7 +149,13 @@ class OpenWorkspace:
     def restore_selected(self) -> None:
         """Select the agent that was selected the last time, or the first, if none is."""
         context = self._app_context
-        if context.roster.find(context.shown) is not None or not context.roster.agents:
+        if context.is_home or context.roster.find(context.shown) is not None:
+            return
+        if not context.roster.agents:
+            return
+        is_first, self._is_known = not self._is_known, True
+        if is_first and not any(agent.is_live for agent in context.roster.agents):
+            context.go_home()  # nothing runs: it offers them all, and more
             return
         wanted = context.find_session(self._selected) if self._selected else None
         self._selected = None

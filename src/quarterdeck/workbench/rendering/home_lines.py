@@ -1,0 +1,326 @@
+"""The lines of the home screen; each line that can be chosen has the key of its action."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from rich.cells import cell_len
+
+from quarterdeck.policy.modes import MODE_MEANINGS
+from quarterdeck.version import __version__
+
+from ..sanitize import sanitize_line
+from ..stores.home import FIRST_STEPS
+from .agent_rows import STATE_ROLES, format_since
+from .lines import Line, Span, clip, indented, plain, width_of, wrap
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.permissions.workspace_trust import WorkspaceTrust
+
+    from ..stores.discovery import DiscoveredAgent, DiscoveryStore, MachineDiscovery
+    from ..stores.home import FirstStep, HomeStore, RecentSession
+
+__all__ = ["HomePage", "KeyedLine", "head_line", "home_lines"]
+
+KeyedLine: TypeAlias = tuple[str, Line]
+"""What a line does when it is chosen, and the line; empty: it does nothing."""
+
+_LABEL = 13
+_NARROW = 60
+"""Cells below which labels stand above what they name."""
+_WIDEST = 120
+_OFFERED = 2
+"""Agents that are not here and whose way to get them is shown."""
+_NAMED_KEYS = 3
+_LOGINS = {"yes": "", "no": "not logged in", "unknown": "login unknown"}
+_MARKS = {"done": ("✓", "good"), "now": ("◐", "asking"), "open": ("☐", "faint")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HomePage:
+    """Everything that the home screen shows."""
+
+    cwd: str
+    """As people write it, with ``~`` for the home directory."""
+    now: int
+    """Microseconds since the epoch."""
+    home: "HomeStore"
+    discovery: "DiscoveryStore"
+    recent: "Sequence[RecentSession]" = ()
+    step: "FirstStep | None" = None
+    """The step of the first run that is next; None: it is over."""
+    done: frozenset[str] = frozenset()
+    """Steps that are done."""
+    tip: str = ""
+
+
+def head_line(page: HomePage, width: int) -> Line:
+    """The name and the version; at the right where we are, as much as there is room for."""
+    name: Line = ((" quarterdeck ", "strong"), (__version__, "faint"))
+    project = page.home.project
+    facts = [sanitize_line(page.cwd, 200)]
+    if project is not None and project.branch:
+        facts.append(sanitize_line(project.branch, 60))
+        if project.changed is not None:
+            count = project.changed
+            facts.append(f"{count} change{'s' * (count != 1)}" if count else "clean")
+    room = width - width_of(name) - 3
+    facts[0] = _shorten_path(facts[0], room - sum(cell_len(fact) + 3 for fact in facts[1:]))
+    while facts and cell_len(" · ".join(facts)) > room:
+        facts.pop()
+    right = " · ".join(facts)
+    room = max(0, width - width_of(name) - cell_len(right) - 1)
+    return clip((*name, (" " * room, "text"), (right, "faint")), width)
+
+
+def _shorten_path(path: str, width: int) -> str:
+    """A path within so many cells, without its first directories; the last one always stays."""
+    parts = path.split("/")
+    while len(parts) > 2 and cell_len("/".join(parts)) > width:
+        parts = ["…", *parts[2:]]
+    return "/".join(parts)
+
+
+def home_lines(page: HomePage, width: int) -> list[KeyedLine]:
+    """All lines below the head; the more important, the higher."""
+    wide = min(width, _WIDEST)
+    parts: list[list[KeyedLine]] = []
+    if page.step is not None:
+        parts.append(list(_steps(page, wide)))
+    parts.append(list(_found(page, wide)))
+    parts.append(list(_recent(page, wide)))
+    parts.append(list(_starts(page, wide)))
+    hint = "Type a task and press enter. To choose here: ↑ and a key, or alt and the key."
+    parts.append([("", line) for line in wrap(plain(hint, "faint"), wide - 2)])
+    if page.tip:
+        tip = wrap(plain(f"tip: {page.tip}", "faint"), wide - 2)
+        parts[-1] += [("", line) for line in tip]
+    lines: list[KeyedLine] = []
+    for part in parts:
+        lines += [("", ())] * bool(lines and part) + part
+    return [(key, ((" ", "text"), *line)) for key, line in lines]
+
+
+def _row(label: str, spans: Sequence[Span], width: int, key: str = "") -> Iterator[KeyedLine]:
+    """A label, and what it names beside it; below it where it is narrow."""
+    yield from _label(label, wrap(spans, _row_width(width)), width, key)
+
+
+def _row_width(width: int) -> int:
+    return max(10, width - (_LABEL if width >= _NARROW else 2) - 2)
+
+
+def _label(label: str, inner: Iterable[Line], width: int, key: str = "") -> Iterator[KeyedLine]:
+    size = _LABEL if width >= _NARROW else 2
+    if size != _LABEL and label:
+        yield "", plain(label, "faint")
+        label = ""
+    for line in indented(inner, (f"{label:<{size}}", "faint"), (" " * size, "text")):
+        yield key, line
+
+
+def _flow(items: Iterable[Sequence[Span]], width: int) -> list[Line]:
+    """Things beside each other, none broken in the middle unless it is longer than a line."""
+    lines: list[Line] = []
+    for item in items:
+        spans = clip(tuple(item), width)
+        if lines and width_of(lines[-1]) + 3 + width_of(spans) <= width:
+            lines[-1] = (*lines[-1], ("   ", "text"), *spans)
+        else:
+            lines.append(spans)
+    return lines
+
+
+# What is here
+
+
+def _found(page: HomePage, width: int) -> Iterator[KeyedLine]:
+    found = page.discovery.found
+    if found is None:
+        yield from _row("Agents here", [("looking …", "faint")], width)
+    else:
+        yield from _agents(found, width)
+        yield from _keys(found, width)
+    yield from _trust(page.discovery.trust, page.step, width)
+
+
+def _agents(found: "MachineDiscovery", width: int) -> Iterator[KeyedLine]:
+    here = [agent for agent in found.agents if agent.is_here]
+    missing = [agent for agent in found.agents if not agent.is_here]
+    items: list[Sequence[Span]] = [_agent(agent) for agent in here]
+    built_in = ("● ", "running") if found.keys else ("○ ", "faint")
+    items.append((built_in, ("built-in" if found.keys else "built-in needs a key", "text")))
+    offered = missing[:_OFFERED] if not here else []
+    more = len(missing) - len(offered)
+    if more > 0:
+        items.append(((f"+ {more} more  ", "faint"), ("a", "key")))
+    yield from _label("Agents here", _flow(items, _row_width(width)), width, "a")
+    for agent in offered:
+        get = sanitize_line(agent.install, 200)
+        title = sanitize_line(agent.title, 40)
+        yield from _row("", [(f"○ {title} not installed: ", "text"), (get, "code")], width)
+
+
+def _agent(agent: "DiscoveredAgent") -> list[Span]:
+    title = f"{sanitize_line(agent.title, 30)} {sanitize_line(agent.version, 20)}".rstrip()
+    if agent.login == "yes":
+        return [("● ", "running"), (title, "text")]
+    role = "warning" if agent.login == "no" else "faint"
+    return [("○ ", role), (f"{title} {_LOGINS[agent.login]}", "faint")]
+
+
+def _keys(found: "MachineDiscovery", width: int) -> Iterator[KeyedLine]:
+    unset = [name for name in found.key_names if name not in found.keys]
+    names = [*found.keys, *unset[: max(0, _NAMED_KEYS - len(found.keys))]]
+    items: list[Sequence[Span]] = []
+    for name in names:
+        is_set = name in found.keys
+        mark = (" ✓", "good") if is_set else (" –", "faint")
+        items.append(((sanitize_line(name, 60), "text" if is_set else "faint"), mark))
+    if not found.keys:
+        items.append((("set one for the built-in agent, or run a local model", "faint"),))
+    yield from _label("Model keys", _flow(items, _row_width(width)), width)
+
+
+def _trust(
+    trust: "WorkspaceTrust | None", step: "FirstStep | None", width: int
+) -> Iterator[KeyedLine]:
+    if trust is None or trust.state != "untrusted" or step == "trust":
+        return
+    files = ", ".join(sanitize_line(act.path, 60) for act in trust.acts)
+    spans = [("not trusted", "warning"), (f", ignoring {files}; review with /trust", "text")]
+    yield from _row("Project", spans, width, "trust")
+
+
+# What can be continued
+
+
+def _recent(page: HomePage, width: int) -> Iterator[KeyedLine]:
+    if page.recent:
+        yield "", plain("Continue", "faint")
+        agent_size = min(10, max(cell_len(one.agent) for one in page.recent))
+        for number, one in enumerate(page.recent, 1):
+            yield str(number), _recent_line(number, one, page.now, agent_size, width)
+    elif page.home.past is None:
+        yield from _row("Continue", [("looking for earlier sessions …", "faint")], width)
+    if page.home.problem:
+        yield from _row("", [(sanitize_line(page.home.problem, 200), "bad")], width)
+
+
+def _recent_line(number: int, one: "RecentSession", now: int, size: int, width: int) -> Line:
+    state, role = _recent_state(one)
+    where = "fleet" if one.info is not None else "disk"
+    age = format_since(one.updated, now) if one.updated else ""
+    left: Line = (
+        (f"{number}  ", "key"),
+        (f"{_cell(sanitize_line(one.agent, 20), size)}  ", "strong"),
+    )
+    right: Line = ((f"  {state}", role), (f"  {where:<5} {age:>6}", "faint"))
+    if width < _NARROW:
+        right = ((f" {age:>4}", "faint"),)
+    room = width - 2 - width_of(left) - width_of(right)
+    title = _cell(sanitize_line(one.title, 200), max(1, room))
+    return (*left, (title, "text"), *right)
+
+
+def _recent_state(one: "RecentSession") -> Span:
+    """What it changed and how it stands; of one on disk whose it is."""
+    if one.past is not None:
+        words = "own session" if one.past.can_resume else "prompts only"
+        return words, "faint"
+    assert one.info is not None
+    counts, word = one.info.changes, one.info.state_word
+    facts = [f"+{counts.added} −{counts.removed}"] if counts is not None and counts.files else []
+    facts.append("archived" if one.info.is_archived else word)
+    return "  ".join(facts), STATE_ROLES.get(word, "faint")
+
+
+def _cell(text: str, width: int) -> str:
+    """A text in exactly so many cells."""
+    ((shown, _),) = clip(((text, ""),), width) or (("", ""),)
+    return shown + " " * (width - cell_len(shown))
+
+
+# What to begin with
+
+
+def _starts(page: HomePage, width: int) -> Iterator[KeyedLine]:
+    found, project = page.discovery.found, page.home.project
+    can_work = found is None or bool(found.keys) or any(one.is_here for one in found.agents)
+    tasks: list[tuple[str, str]] = []
+    if can_work and page.step in (None, "prompt"):
+        tasks.append(("f", "fix a failing test"))
+        if project is not None and project.changed:
+            tasks.append(("r", "review my uncommitted changes"))
+    tasks.append(("d", "demo: two agents fix a project in a minute, no key needed"))
+    yield "", plain("Start with", "faint")
+    for key, words in tasks:
+        yield key, clip(((f"{key}  ", "key"), (words, "text")), width - 2)
+
+
+# The first run
+
+
+def _steps(page: HomePage, width: int) -> Iterator[KeyedLine]:
+    number = FIRST_STEPS.index(page.step or "prompt") + 1
+    words = f"Get started, step {number} of {len(FIRST_STEPS)}"
+    hints = {"mode": "↑ chooses, esc keeps it as it is", "prompt": "esc ends this list"}
+    hint = hints.get(page.step or "", "enter does it, esc skips it")
+    yield "", ((words, "strong"), (f"   {hint}", "faint"))
+    for at, step in enumerate(FIRST_STEPS, 1):
+        state = "now" if step == page.step else "done" if step in page.done else "open"
+        sign, role = _MARKS[state]
+        says = _describe_step(step, page)
+        inner = wrap(says, max(10, width - 14))
+        first = (f"{sign} {at} {step:<8}", role if state != "done" else "faint")
+        for line in indented(inner, first, (" " * 12, "text")):
+            yield f"step {step}", line
+        if state == "now" and step == "mode":
+            yield from _modes(page.home.mode, width)
+
+
+def _modes(now: str, width: int) -> Iterator[KeyedLine]:
+    for mode, meaning in MODE_MEANINGS.items():
+        sign = "●" if mode == now else "○"
+        line: Line = (
+            (f"            {sign} ", "running" if mode == now else "faint"),
+            (f"{mode:<13} ", "strong" if mode == now else "text"),
+            (meaning, "faint"),
+        )
+        yield f"mode {mode}", clip(line, width - 2)
+
+
+def _describe_step(step: "FirstStep", page: HomePage) -> Iterable[Span]:
+    is_now = step == page.step
+    match step:
+        case "agent":
+            return _agent_step(page.discovery.found)
+        case "trust":
+            return _trust_step(page.discovery.trust)
+        case "mode":
+            now = page.home.mode or "ask"
+            words = f"{now}: {MODE_MEANINGS.get(now, '')}"
+            return [(words, "text" if is_now else "faint")]
+        case "prompt":
+            words = "type a task below and press enter, then choose an agent for it"
+            return [(words, "text" if is_now else "faint")]
+
+
+def _agent_step(found: "MachineDiscovery | None") -> Iterable[Span]:
+    if found is None:
+        return [("looking …", "faint")]
+    here = [sanitize_line(agent.title, 30) for agent in found.agents if agent.is_here]
+    names = [*here, *(sanitize_line(name, 60) for name in found.keys)]
+    if names:
+        return [(f"found {', '.join(names)}", "text")]
+    words = "no agent and no API key found; enter shows how to install one. The demo needs neither"
+    return [(words, "text")]
+
+
+def _trust_step(trust: "WorkspaceTrust | None") -> Iterable[Span]:
+    if trust is None or trust.state == "plain":
+        return [("no file of this project needs your trust", "faint")]
+    if trust.state == "trusted":
+        return [("this project is trusted", "faint")]
+    files = ", ".join(sanitize_line(act.path, 60) for act in trust.acts)
+    return [(f"{files}: no effect until you trust this project; enter shows more", "text")]
