@@ -150,9 +150,11 @@ def host(environ: dict[str, str], project: Path) -> Iterator[subprocess.Popen[by
         child.wait(SOON)
 
 
-def ask(project: Path, environ: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+def ask(
+    project: Path, environ: dict[str, str], *words: str, verb: str = "conflicts"
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(SCRIPT), "conflicts", *words],
+        [str(SCRIPT), verb, *words],
         cwd=project,
         env=environ,
         capture_output=True,
@@ -175,6 +177,24 @@ def test_the_command_compares_what_is_in_the_files_now(host, project, environ, t
     assert ask(tmp_path, environ).stdout.startswith("No agents with worktrees in this repository")
     assert ask(tmp_path, environ, "--all").returncode == 7
     git(project, "status")
+
+
+def test_the_inbox_notes_conflicts_as_long_as_they_last(host, project, environ, tmp_path):
+    assert ask(project, environ, verb="inbox").stdout == "No open requests.\n"
+    for name in ("ann", "bob"):
+        (tmp_path / f"project-{name}" / "a.txt").write_text(f"{name}\n")
+    ask(project, environ)
+    done = ask(project, environ, verb="inbox")
+    assert done.returncode == 0  # nothing is asked
+    assert done.stdout.startswith("No open requests.\n\n")
+    assert done.stdout.count("change the same") == 1 and "\n  a.txt\n" in done.stdout
+    found = json.loads(ask(project, environ, "--json", verb="inbox").stdout)
+    (note,) = found["notes"]
+    assert (found["inbox"], note["kind"]) == ([], "conflict")
+    assert sorted(note["names"]) == ["ann", "bob"] and note["files"][0]["path"] == "a.txt"
+    (tmp_path / "project-bob" / "a.txt").write_text("a\n")
+    ask(project, environ)
+    assert ask(project, environ, verb="inbox").stdout == "No open requests.\n"
 
 
 def test_watching_shows_each_change(host, project, environ, tmp_path):

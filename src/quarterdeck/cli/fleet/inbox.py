@@ -16,19 +16,21 @@ from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.ids import RequestId
 from quarterdeck.wire.permissions import option_of_kind
 from quarterdeck.wire.tool_calls import ContentItem, Diff
+from quarterdeck.wire.worktrees import ConflictFile
 
 from ..command_io import as_json_option, echo_json, with_fleet
 from ..output import echo, escape_controls, escape_to_line, format_age
 from .exit_codes import ANSWERED
 
 if TYPE_CHECKING:
-    from quarterdeck.fleet.api import InboxItem
+    from quarterdeck.fleet.api import AgentInfo, InboxItem
     from quarterdeck.fleet.client import HostClient
     from quarterdeck.wire.events import PermissionAsked, QuestionAsked
     from quarterdeck.wire.permissions import PermissionOption
     from quarterdeck.wire.tool_calls import ToolCallContent
 
 __all__ = [
+    "InboxNote",
     "UnclearAnswerError",
     "answer",
     "answer_item",
@@ -37,6 +39,7 @@ __all__ = [
     "find_item",
     "inbox",
     "list_form_fields",
+    "list_notes",
     "parse_field_value",
 ]
 
@@ -53,6 +56,7 @@ _SCOPES = {"s": "s", "session": "s", "p": "p", "project": "p"}
 """Scopes of an allowance, by the keys of the workbench."""
 _SHOWN = 60
 """Lines of what an agent shows with a request."""
+_SHOWN_FILES = 5
 _DECLINE = frozenset({"deny", "no", "n", "decline"})
 
 
@@ -245,13 +249,55 @@ def _json(value: Any) -> Iterator[str]:
         yield f"  {escape_controls(line)}"
 
 
+class InboxNote(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a person may want to know, and that needs no answer."""
+
+    kind: str
+    """``conflict``: two agents change the same."""
+    sessions: tuple[str, str]
+    names: tuple[str, str]
+    files: tuple[ConflictFile, ...]
+
+
+def list_notes(agents: "Sequence[AgentInfo]") -> list[InboxNote]:
+    """One note for each two agents that change the same, as long as they do."""
+    names = {info.session: info.name for info in agents}
+    found: dict[frozenset[str], InboxNote] = {}
+    for info in agents:
+        for one in info.conflicts:
+            if one.other in names:
+                found.setdefault(
+                    frozenset((info.session, one.other)),
+                    InboxNote(
+                        kind="conflict",
+                        sessions=(info.session, one.other),
+                        names=(info.name, names[one.other]),
+                        files=one.files,
+                    ),
+                )
+    return list(found.values())
+
+
+def _describe_note(note: InboxNote) -> Iterator[str]:
+    one, other = map(escape_to_line, note.names)
+    yield f"{one} and {other} change the same; `quarterdeck conflicts` shows how"
+    for file in note.files[:_SHOWN_FILES]:
+        yield f"  {escape_to_line(file.path)}"
+    if len(note.files) > _SHOWN_FILES:
+        yield f"  and {len(note.files) - _SHOWN_FILES} more files"
+
+
+async def _read_inbox(fleet: "HostClient") -> "tuple[list[InboxItem], list[InboxNote]]":
+    return await fleet.inbox(), list_notes(await fleet.agents())
+
+
 @click.command()
 @as_json_option
 def inbox(as_json: bool) -> None:
-    """Show open requests with every argument, oldest first."""
-    items = with_fleet(lambda fleet: fleet.inbox())
+    """Show open requests with every argument, oldest first, and conflicts between agents."""
+    items, notes = with_fleet(_read_inbox)
     if as_json:
-        echo_json({"inbox": items})
+        echo_json({"inbox": items, "notes": notes})
         return
     if not items:
         echo("No open requests.")
@@ -265,6 +311,10 @@ def inbox(as_json: bool) -> None:
             echo(f"  {line}")
     if items:
         echo("\nquarterdeck answer NAME allow|deny|OPTION")
+    for note in notes:
+        echo()
+        for line in _describe_note(note):
+            echo(line)
 
 
 @click.command(epilog="Exit codes: 0 answered, 1 error, 6 already answered elsewhere.")

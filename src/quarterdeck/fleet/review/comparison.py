@@ -127,6 +127,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
         Raises:
             GitError: git cannot compare them.
         """
+        if file.is_binary:  # git would read all of it only to say so
+            return self._make_patch(file, []), False
         data, is_cut = self.read_patch_text(
             [file], context=context, ignore_space=ignore_space, most=MOST_PATCH
         )
