@@ -29,7 +29,7 @@ async def test_usage_is_drawn_and_follows_the_agents(tmp_path: Path):
     async with alone("usage", desk) as (panel, app, pilot):
         await until_shown(app, pilot, "no agents yet")
         desk.roster.replace([agent("ann", 1_000), agent("[b]ob", 3_000, "m2")], None)
-        await until_shown(app, pilot, "[b]ob", "ann", "$3.00", "3.0k tokens", "50%", "by agent")
+        await until_shown(app, pilot, "[b]ob", "ann", "3.00 $", "3.0k tokens", "50%", "by agent")
         desk.roster.replace([agent("ann", 1_500), agent("[b]ob", 3_000, "m2")], None)
         await until_shown(app, pilot, "500 in ", "█")
         await pilot.press("g")

@@ -232,7 +232,8 @@ def _recent_state(one: "RecentSession") -> Span:
     counts, word = one.info.changes, one.info.state_word
     facts = [f"+{counts.added} −{counts.removed}"] if counts is not None and counts.files else []
     facts.append("archived" if one.info.is_archived else word)
-    return "  ".join(facts), STATE_ROLES.get(word, "faint")
+    role = "faint" if one.info.is_archived else STATE_ROLES.get(word, "faint")
+    return "  ".join(facts), role
 
 
 def _cell(text: str, width: int) -> str:
