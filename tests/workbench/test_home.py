@@ -103,6 +103,18 @@ async def past_fleet(count: int = 2) -> FakeFleet:
     return fleet
 
 
+def kept_steps(tmp_path: Path) -> tuple[str, ...]:
+    """The steps of the first run that are noted on disk."""
+    places = Places.find({"QUARTERDECK_HOME": str(tmp_path / "home")})
+    return load_preferences(places, "/", {}).choices.first_steps
+
+
+async def until_kept(pilot: Pilot[None], tmp_path: Path, step: str) -> None:
+    async with asyncio.timeout(20):
+        while step not in await asyncio.to_thread(kept_steps, tmp_path):
+            await pilot.pause(0.02)
+
+
 def in_project(fleet: FakeFleet, tmp_path: Path) -> None:
     for session, info in fleet.infos.items():
         fleet.infos[session] = replace(info, cwd=str(tmp_path / "project"))
@@ -139,7 +151,7 @@ async def test_up_and_down_reach_the_list_and_lead_back(tmp_path: Path):
         assert app.focused is app.main.chat
         await pilot.press("x", "up")  # something is typed: up is a key of the text
         assert app.focused is app.main.chat
-        await pilot.press("backspace", "down")
+        await pilot.press("delete", "down")
         assert app.focused is view
         await pilot.press("escape")
         assert app.focused is app.main.chat
@@ -266,12 +278,11 @@ async def test_the_first_run_is_walked_and_never_shown_again(tmp_path: Path):
         assert app.focused is app.main.chat
         places = app.context.discovery.places
         assert places is not None
-        mode = await asyncio.to_thread(read_mode, places, Path(app.context.cwd))
         await until(pilot, lambda: view._home.mode == "plan")
-        assert mode in ("ask", "plan")  # the file may come a moment later
+        await until(pilot, lambda: "new agents have mode plan" in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: "Get started" not in screen_text(app))
-        await app.workers.wait_for_complete([one for one in app.workers if one.group == "keep"])
+        await until_kept(pilot, tmp_path, "prompt")
     async with at_home(tmp_path, steps=()) as (app, pilot, _):
         assert "Get started" not in screen_text(app)
         assert (await asyncio.to_thread(read_mode, places, Path(app.context.cwd))) == "plan"
@@ -282,7 +293,7 @@ async def test_a_step_that_was_skipped_stays_skipped(tmp_path: Path):
         await until(pilot, lambda: "step 3 of 4" in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: "step 4 of 4" in screen_text(app))
-        await app.workers.wait_for_complete([w for w in app.workers if w.group == "keep"])
+        await until_kept(pilot, tmp_path, "mode")
     async with at_home(tmp_path, steps=()) as (app, pilot, _):
         await until(pilot, lambda: "step 4 of 4" in screen_text(app))
         await pilot.press(*"do it")  # typing needs no step to be done
