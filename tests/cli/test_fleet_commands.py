@@ -58,7 +58,7 @@ def test_agents_are_spawned_listed_and_read(done, run):
     assert done("spawn", "-n", "bob", "ask") == "bob\n"
     lines = done("ps").splitlines()
     assert lines[0].split()[:3] == ["NAME", "AGENT", "STATE"]
-    assert lines[1].split()[:4] == ["bob", "native", "waiting", "permission"]
+    assert lines[1].split()[:4] == ["bob", "native", "needs", "you"]
     assert lines[2].split()[:3] == ["ann", "claude", "idle"]
     assert lines[3] == "1 needs you: quarterdeck inbox"
     agents = json.loads(done("ps", "--json"))["agents"]

@@ -58,7 +58,7 @@ async def test_a_host_that_comes_and_goes_takes_no_letter_away(tmp_path: Path):
             fleet.is_gone = False
             app.action_start_host()
             await pilot.press(*"back ")
-            await until(pilot, lambda: "host: connected" in screen_text(app))
+            await until(pilot, lambda: app.context.host == "connected")
             await say(fleet, ann, f"said {number}")
             typed += "gone back "
         await until(pilot, lambda: "said 3" in screen_text(app))

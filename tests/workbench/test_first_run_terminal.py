@@ -124,7 +124,7 @@ def test_a_crash_restores_the_terminal_and_tells_where_the_report_is(tmp_path: P
     code = _CRASHING.format(CRASHES[where])
     with pty_of([sys.executable, "-c", code], environment, cwd=tmp_path) as screen:
         if where == "key":
-            screen.shows("host: connected")
+            screen.shows("ann")
             screen.write("\x1bOP")
         assert screen.ends() == 1
         said = screen.seen.decode("utf-8", "replace")
@@ -140,7 +140,7 @@ def test_a_crash_restores_the_terminal_and_tells_where_the_report_is(tmp_path: P
 def test_a_signal_ends_it_in_good_order_and_no_agent(tmp_path: Path, number: signal.Signals):
     environment = clean_environment(tmp_path)
     with pty_of([PROGRAM], environment, cwd=tmp_path) as screen:
-        screen.shows("host: connected")
+        screen.shows("Agents here")
         screen.write("half a sentence")
         screen.shows("sentence")
         screen.kill(number)
@@ -227,7 +227,6 @@ def test_a_host_that_cannot_start_is_told_and_the_screen_stays(tmp_path: Path, h
             screen.press("/host")
             screen.shows("❯ /host")
             screen.press("Enter")
-            screen.shows("host: connected", 40)
-            screen.shows("run the demo")
+            screen.shows("Agents here", 40)
         screen.press("C-q")
         screen.shows("left with 0")

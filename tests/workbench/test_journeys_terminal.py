@@ -129,7 +129,7 @@ def test_two_makes_are_answered_interrupted_left_and_met_again(tmp_path: Path, m
     asks = "ask wipe the disk" if make == "fake" else "scene:shell"
     lasts = "wait 300" if make == "fake" else "scene:slow"
     with other_make(make, tmp_path) as more, pane(tmp_path, RUN, cwd=work) as screen:
-        screen.shows("host: connected")
+        screen.shows("Agents here")
         ours(screen, work, "spawn", "-n", "ann", "-m", model, "talk to me")
         screen.shows("line 59")
         words = [f"--env={key}={value}" for key, value in more.items()]
@@ -199,7 +199,7 @@ def test_a_lead_arranges_the_screen_and_what_a_person_does_stays(tmp_path: Path)
         ],
     )
     with pane(tmp_path, RUN, cwd=work, size=(110, 40)) as screen:
-        screen.shows("host: connected")
+        screen.shows("Agents here")
         ours(screen, work, "lead", "-d", "-n", "boss", "-m", model, "talk to me")
         screen.shows("line 59")
         screen.press("/edit notes.txt", "Enter")
@@ -263,7 +263,7 @@ def test_a_host_that_is_killed_while_somebody_types_loses_nothing(tmp_path: Path
     work = tmp_path / "work"
     work.mkdir()
     with pane(tmp_path, RUN, cwd=work) as screen:
-        screen.shows("host: connected")
+        screen.shows("Agents here")
         ours(screen, work, "spawn", "-n", "ann", "-m", script(tmp_path), "talk to me")
         screen.shows("line 59")
         screen.press("half a")
@@ -276,7 +276,7 @@ def test_a_host_that_is_killed_while_somebody_types_loses_nothing(tmp_path: Path
         screen.press(" more", "Enter")  # it cannot be sent, and comes back
         screen.shows("❯ half a sentence more")
         ours(screen, work, "host", "start")
-        screen.shows("host: connected")
+        soon(lambda: "host: lost" not in screen.text())
         screen.shows("❯ half a sentence more")
         screen.shows("line 59")
 
@@ -284,7 +284,7 @@ def test_a_host_that_is_killed_while_somebody_types_loses_nothing(tmp_path: Path
 def test_a_storm_of_sizes_leaves_a_screen_that_works(tmp_path: Path):
     sizes = [(20, 5), (200, 60), (40, 8), (80, 24), (10, 3), (132, 43), (25, 50), (300, 10)]
     with pane(tmp_path, RUN) as screen:
-        screen.shows("host: connected")
+        screen.shows("Agents here")
         ours(screen, tmp_path, "spawn", "-n", "ann", "-m", script(tmp_path), "scene:slow")
         screen.shows("tick")
         screen.press("a draft")

@@ -260,7 +260,7 @@ def test_pages_of_figures_fit_and_stay_literal(width: int):
     text = "\n".join(
         text_of(x) for x in usage_lines([agent("ann", 5_000)], history, "agent", 0, 80)
     )
-    assert "ann" in text and "5.0k" in text and "95 % !" in text and "$5.00" in text
+    assert "ann" in text and "5.0k" in text and "95 % !" in text and "5.00 $" in text
 
 
 def test_processes_are_added_up_below_the_host():

@@ -243,12 +243,12 @@ async def test_plans_images_turns_and_troubles_are_told(tmp_path: Path):
             )
         )
         await say(fleet, ann, "end")
-        await until(pilot, lambda: "end" in screen_text(app) and "$0.50" in screen_text(app))
+        await until(pilot, lambda: "end" in screen_text(app) and "0.50 $" in screen_text(app))
         shown = screen_text(app)
         for words in (
             "☑ read", "◐ fix", "☐ test", "1 of 3", "[image image/png, 3,000 bytes]",
             "retrying in 3 s: overloaded", "compacting the conversation",
-            "done · 1 min 15 s · 12k in, 340 out, 9.0k cached · $0.50",
+            "done · 1 min 15 s · 12k in, 340 out, 9.0k cached · 0.50 $",
         ):  # fmt: skip
             assert words in shown, words
 

@@ -30,7 +30,7 @@ async def test_usage_is_drawn_and_follows_the_agents(tmp_path: Path):
         await until_shown(app, pilot, "What agents use appears here", "ctrl+t")
         desk.roster.replace([agent("ann", 1_000), agent("[b]ob", 3_000, "m2")], None)
         await until_shown(
-            app, pilot, "[b]ob", "ann", "$3.00", "4.0k tokens", "3.0k", "50 %", "75 %", "by agent"
+            app, pilot, "[b]ob", "ann", "3.00 $", "4.0k tokens", "3.0k", "50 %", "75 %", "by agent"
         )
         desk.roster.replace([agent("ann", 1_500), agent("[b]ob", 3_000, "m2")], None)
         await until_shown(app, pilot, "500 in all", "█")

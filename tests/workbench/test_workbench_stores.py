@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from quarterdeck.fleet.agent_state import AgentStateName
 from quarterdeck.fleet.api import AgentInfo, InboxItem
@@ -49,9 +50,9 @@ def test_who_needs_a_person_is_first_and_the_rest_does_not_jump():
         agent("away", "done", is_archived=True, spawned=5),
     ]
     roster.replace(agents, None)
-    assert [one.name for one in roster.agents] == ["asks", "broke", "works", "idle"]
+    assert [one.name for one in roster.agents] == ["asks", "works", "broke", "idle"]
     roster.replace([*reversed(agents)], None)
-    assert [one.name for one in roster.agents] == ["asks", "broke", "works", "idle"]
+    assert [one.name for one in roster.agents] == ["asks", "works", "broke", "idle"]
     roster.show_archived(True)
     assert roster.agents[-1].name == "away"
     assert roster.beside(SessionId("ses_away"), 1) == "ses_asks"
@@ -67,9 +68,21 @@ def test_totals_count_what_is_there():
         ],
         None,
     )
-    totals = roster.totals
-    assert (totals.tokens, totals.cost, totals.needs_person) == (30, 1.0, 1)
-    assert totals.states == {"running": 1, "waiting": 1}
+    totals = roster.totals(0)
+    assert (totals.cost, totals.is_today) == (1.0, True)
+    assert totals.words == {"running": 1, "needs you": 1}
+
+
+def test_the_cost_is_todays_only_where_that_is_known():
+    day, cost = 86_400_000_000, Cost(amount=0.5, currency="USD")
+    now = 100 * day
+    old = agent("old", "done", cost=cost, spawned=now - 9 * day, updated=now - 8 * day)
+    new = agent("new", "done", cost=cost, spawned=now, updated=now)
+    roster = RosterStore()
+    roster.replace([old, new], None)
+    assert (roster.totals(now).cost, roster.totals(now).is_today) == (0.5, True)
+    roster.replace([replace(old, updated=now), new], None)  # some of its cost is of other days
+    assert (roster.totals(now).cost, roster.totals(now).is_today) == (1.0, False)
 
 
 def test_a_request_that_was_put_off_is_kept_and_not_offered_again():

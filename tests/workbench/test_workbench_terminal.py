@@ -64,7 +64,7 @@ def test_a_journey_in_tmux_at_80_by_24(tmp_path: Path):
     try:
         run = f"{PROGRAM}; echo left with $?; sleep 60"
         tmux("new-session", "-d", "-x", "80", "-y", "24", "-c", str(tmp_path), run)
-        wait_for(shows("host: connected"))
+        wait_for(shows("Agents here"))
         spawn = [PROGRAM, "spawn", "-m", "scripted/default", "say hello"]
         subprocess.run(
             spawn,
@@ -106,7 +106,7 @@ def test_a_terminal_that_goes_away_ends_the_workbench_and_not_the_host(tmp_path:
         def drawn() -> bool:
             with contextlib.suppress(BlockingIOError):
                 seen.extend(os.read(master, 65536))
-            return b"No agents yet" in seen
+            return b"Agents here" in seen
 
         wait_for(drawn)
         os.close(master)

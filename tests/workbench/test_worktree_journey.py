@@ -209,7 +209,7 @@ def test_two_agents_meet_in_a_function_and_both_land(tmp_path: Path):
     (tmp_path / "qd" / "config.toml").write_text(SETTINGS)
     run = f"{PROGRAM}; echo left with $?; sleep 60"
     with pane(tmp_path, run, cwd=project, size=(120, 40)) as screen:
-        screen.shows("host: connected")
+        screen.shows("Agents here")
         spawn_by_form(screen, "ann", "Tides come each half a day", model)
         screen.shows("ANN IS DONE")
         spawn_by_form(screen, "bob", "Refuse negative minutes", model)

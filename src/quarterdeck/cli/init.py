@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from quarterdeck.config.places import Places
-from quarterdeck.policy.modes import MODES
+from quarterdeck.policy.modes import MODE_MEANINGS, MODES
 
 from .output import echo, escape_to_line
 
@@ -24,14 +25,6 @@ __all__ = ["init"]
 _STEPS = 4
 _SKIP = "s"
 _NATIVE = "native"
-_MEANINGS = {
-    "read-only": "reads files of the project; changes nothing",
-    "plan": "reads, asks before commands; changes no files",
-    "ask": "needs your permission for edits and commands",
-    "accept-edits": "edits files of the project; needs permission for commands",
-    "full-auto": "edits, and runs commands inside the sandbox without asking",
-    "deny-all": "denies every call",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +67,18 @@ def init(yes: bool, **given: Any) -> None:
     agent = _choose_agent(choices)
     _decide_trust(choices)
     _choose_mode(choices)
+    if choices.is_asked:
+        _note_steps(choices.places)
     raise SystemExit(_start_agent(choices, agent))
+
+
+def _note_steps(places: Places) -> None:
+    """The workbench does not ask the same again."""
+    from quarterdeck.workbench.preferences.store import note_first_steps
+    from quarterdeck.workbench.stores.home import FIRST_STEPS
+
+    with suppress(OSError):
+        note_first_steps(places, FIRST_STEPS)
 
 
 def _here() -> Path:
@@ -156,11 +160,14 @@ def _choose_mode(choices: _Choices) -> None:
     mode = choices.mode
     if mode is None and choices.is_asked:
         for name in MODES:
-            echo(f"  {name:<13} {_MEANINGS[name]}")
+            echo(f"  {name:<13} {MODE_MEANINGS[name]}")
         chosen = _ask("Mode", MODES, now.settings.mode)
         mode = chosen if chosen != now.settings.mode else None
     if mode is not None:
-        _write(choices, "mode", mode)
+        from quarterdeck.workbench.first_run import set_mode
+
+        path = set_mode(choices.places, mode)
+        echo(f"  wrote mode = {mode} to {escape_to_line(str(path))}")
         now = _load(choices)
     source = now.source("mode")
     where = " ".join(part for part in (source.layer, source.place) if part)

@@ -1,6 +1,6 @@
 """What a person has chosen for the screen: colours, keys, columns; kept over restarts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
     from ..custom_widgets.library import WidgetLibrary
 
-__all__ = ["Preferences", "SavedPreferences", "load_preferences", "load_vim_choice"]
+__all__ = [
+    "Preferences",
+    "SavedPreferences",
+    "load_preferences",
+    "load_vim_choice",
+    "note_first_steps",
+]
 
 _MOST_WORKSPACES = 500
 _MOST_RECENT = 12
@@ -216,6 +222,25 @@ def load_preferences(places: "Places", cwd: str, environ: Mapping[str, str]) -> 
     elif preferences.theme.notice is not None:
         preferences.problems.append(preferences.theme.notice)
     return preferences
+
+
+def note_first_steps(places: "Places", steps: Iterable[str]) -> None:
+    """Note steps of the first run in the file, for the next workbench. Blocks.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    preferences = Preferences(places=places)
+    try:
+        data = _choices_file(places).read_bytes()
+        preferences.choices = msgspec.json.decode(data, type=SavedPreferences)
+    except FileNotFoundError:
+        pass
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return  # the workbench tells what is wrong with it
+    for step in steps:
+        preferences.note_step(step)
+    preferences.save()
 
 
 def _choices_file(places: "Places") -> Path:

@@ -40,7 +40,7 @@ STATE_ROLES = {
 """By the words of ``AgentInfo.state_word``."""
 _EASY_WORDS = 30
 """Cells of words beside which a card shows activity in its first line."""
-_LEAST_FACTS = 8
+_LEAST_FACTS = 6
 LEAST_WORDS = 16
 """Cells that the column in words has at least."""
 _WEEK = 7 * 86_400 * 1_000_000
@@ -345,8 +345,10 @@ def _card_figures(row: AgentRow, width: int, sizes: Mapping[str, int]) -> Line:
     """Facts in words at the left, figures at the right; what has no room is left out whole."""
     figures: list[Span] = []
     room = width - 2
+    pressing = max(cell_len(f"{_conflicts(row)}  {_plan(row)}".strip()), _LEAST_FACTS)
     for name, size in sizes.items():
-        if size < 2 or room - size - 1 < _LEAST_FACTS:  # a dash alone says nothing
+        needed = pressing if name == "activity" else _LEAST_FACTS
+        if size < 2 or room - size - 1 < needed:  # a dash alone says nothing
             continue
         room -= size + 1
         text = COLUMNS[name].text(row)

@@ -93,12 +93,12 @@ def home_lines(page: HomePage, width: int) -> list[KeyedLine]:
     hint = "Type a task and press enter. To choose here: ↑ and a key, or alt and the key."
     parts.append([("", line) for line in wrap(plain(hint, "faint"), wide - 2)])
     if page.tip:
-        tip = wrap(plain(f"tip: {page.tip}", "faint"), wide - 2)
+        tip = wrap(plain(f"tip: {sanitize_line(page.tip, 200)}", "faint"), wide - 2)
         parts[-1] += [("", line) for line in tip]
     lines: list[KeyedLine] = []
     for part in parts:
         lines += [("", ())] * bool(lines and part) + part
-    return [(key, ((" ", "text"), *line)) for key, line in lines]
+    return [(key, clip(((" ", "text"), *line), width)) for key, line in lines]
 
 
 def _row(label: str, spans: Sequence[Span], width: int, key: str = "") -> Iterator[KeyedLine]:
@@ -232,7 +232,8 @@ def _recent_state(one: "RecentSession") -> Span:
     counts, word = one.info.changes, one.info.state_word
     facts = [f"+{counts.added} −{counts.removed}"] if counts is not None and counts.files else []
     facts.append("archived" if one.info.is_archived else word)
-    return "  ".join(facts), STATE_ROLES.get(word, "faint")
+    role = "faint" if one.info.is_archived else STATE_ROLES.get(word, "faint")
+    return "  ".join(facts), role
 
 
 def _cell(text: str, width: int) -> str:
@@ -266,7 +267,8 @@ def _steps(page: HomePage, width: int) -> Iterator[KeyedLine]:
     words = f"Get started, step {number} of {len(FIRST_STEPS)}"
     hints = {"mode": "↑ chooses, esc keeps it as it is", "prompt": "esc ends this list"}
     hint = hints.get(page.step or "", "enter does it, esc skips it")
-    yield "", ((words, "strong"), (f"   {hint}", "faint"))
+    for line in wrap([(words, "strong"), (f"   {hint}", "faint")], width - 2):
+        yield "", line
     for at, step in enumerate(FIRST_STEPS, 1):
         state = "now" if step == page.step else "done" if step in page.done else "open"
         sign, role = _MARKS[state]

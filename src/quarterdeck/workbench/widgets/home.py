@@ -8,6 +8,7 @@ typed into the input. With alt, the same keys work from the empty input.
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from textual import events
@@ -85,6 +86,7 @@ class HomeView(Picker):
         self._cwd = context.cwd
         self._recent: list[RecentSession] = []
         self._step: FirstStep | None = None
+        self._saving = Lock()
 
     def on_mount(self) -> None:
         """Look for what there is, beside the loop."""
@@ -269,7 +271,7 @@ class HomeView(Picker):
         """Save the preferences in a thread; if that fails, the next start shows this again."""
 
         def save() -> None:
-            with suppress(OSError, QuarterdeckError):
+            with self._saving, suppress(OSError, QuarterdeckError):  # the last has the newest
                 self._app_context.preferences.save()
 
         self.run_worker(save, thread=True, group="keep", exit_on_error=False)

@@ -74,8 +74,8 @@ class WorkspaceFiles:
             return WorkspaceSnapshot()
         try:
             file = _decoded(read_json_file(path))
-            layout = parse_layout(_replace_missing(file.layout, kinds), kinds)
-            base = _optional(file.base, kinds)
+            layout = parse_layout(_drop_old_inbox(_replace_missing(file.layout, kinds)), kinds)
+            base = _optional(_drop_old_inbox(file.base), kinds)
         except (UnusableLayoutError, LayoutError, msgspec.ValidationError) as error:
             return WorkspaceSnapshot(notice=self._put_aside(path, str(error)))
         return WorkspaceSnapshot(
@@ -156,6 +156,28 @@ def _replace_missing(data: Any, kinds: "Mapping[str, PanelKind]", depth: int = 0
         return node
     options = {"widget": widget, "options": node.get("options", {})}
     return {**node, "widget": "missing", "options": options}
+
+
+def _drop_old_inbox(data: Any) -> Any:
+    """The data without the inbox that the default layout had below the agents.
+
+    Their rows have the requests now. Only what nobody changed goes: sizes and names are as they
+    were built in.
+    """
+    if isinstance(data, list | tuple):
+        return [_drop_old_inbox(one) for one in cast("list[Any]", data)]
+    if not isinstance(data, dict):
+        return data
+    node = cast("dict[str, Any]", data)
+    if node.get("type") == "vertical" and node.get("children") == _OLD_SIDE:
+        side = {"type": "panel", "id": "agents", "widget": "agents"}
+        return side | {name: node[name] for name in ("size", "stacked_size") if name in node}
+    return {name: _drop_old_inbox(value) for name, value in node.items()}
+
+
+_OLD_SIDE = [
+    {"type": "panel", "size": "auto", "id": name, "widget": name} for name in ("agents", "inbox")
+]
 
 
 def _whole(data: Any) -> Any:
