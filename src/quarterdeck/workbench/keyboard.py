@@ -44,6 +44,7 @@ WORKBENCH_BINDINGS: list[BindingType] = [
     Binding("f8", "command('feed')", "show the feed of all agents"),
     Binding("f9", "command('themes')", "choose a theme"),
     Binding("f10", "command('keys')", "list all keys and how to rebind them"),
+    Binding("f11", "command('settings')", "show and change settings"),
     Binding("ctrl+r", "command('retry')", "retry an agent that failed"),
     Binding("f12", "command('demo')", "run the demo; no API key needed"),
     Binding("ctrl+q", "quit", "quit; agents keep running"),
