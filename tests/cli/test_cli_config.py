@@ -69,3 +69,40 @@ def test_secrets_are_not_shown(run, environ: dict[str, str]):
         done = run("config", "show", *form, QUARTERDECK_HOME=environ["HOME"])
         assert "sk-1" not in done.stdout + done.stderr
         assert "***" in done.stdout
+
+
+def test_a_setting_is_changed_and_taken_back(run, environ: dict[str, str], work: Path):
+    file = f"{environ['HOME']}/.config/quarterdeck/config.toml"
+    done = run("config", "set", "mode", "plan")
+    assert done.stdout == (
+        f'{file}: mode = "plan"\ntakes effect for agents that start from now on\n'
+    )
+    assert shown(run("config", "show", "--json").stdout)["mode"] == ("plan", "user")
+    done = run("config", "set", "host.idle_minutes", "5")
+    assert "after a restart of the host" in done.stdout
+    assert run("config", "set", "mode", "ask", QUARTERDECK_MODE="plan").stdout.endswith(
+        "has no effect here: QUARTERDECK_MODE sets it too\n"
+    )
+    assert run("config", "unset", "mode").stdout.startswith(f"{file}: mode is no longer set\n")
+    assert run("config", "unset", "mode").stdout == f"{file}: mode was not set\n"
+    assert shown(run("config", "show", "--json").stdout)["mode"] == ("ask", "default")
+
+
+def test_a_setting_of_a_project_waits_for_trust(run, project: Path):
+    done = run("config", "set", "mode", "plan", "--scope", "local")
+    assert done.stdout.endswith("once you trust this workspace: quarterdeck config trust\n")
+    assert (project / ".quarterdeck/config.local.toml").read_text() == 'mode = "plan"\n'
+    assert "trust" not in run("config", "set", "effort", "high", "--scope", "local").stdout
+
+
+def test_a_value_that_does_not_fit_is_not_written(run, environ: dict[str, str], work: Path):
+    done = run("config", "set", "mode", "paln")
+    assert done.returncode == 1 and "did you mean 'plan'" in done.stderr
+    assert run("config", "set", "mdoe", "plan").returncode == 1
+    assert not Path(f"{environ['HOME']}/.config/quarterdeck/config.toml").exists()
+
+
+def test_a_list_takes_a_value_for_each_element(run, environ: dict[str, str], work: Path):
+    run("config", "set", "permissions.allow", "bash(make test)", "read")
+    file = Path(f"{environ['HOME']}/.config/quarterdeck/config.toml")
+    assert file.read_text() == '[permissions]\nallow = ["bash(make test)", "read"]\n'

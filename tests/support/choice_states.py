@@ -1,5 +1,6 @@
 """The states of a screen in which a person chooses: a new agent, settings."""
 
+import asyncio
 from pathlib import Path
 
 from quarterdeck.fleet.worktrees.api import WorktreeInfo
@@ -143,3 +144,42 @@ async def spawn_form_that_was_refused(stage: Stage) -> None:
     await _fill_in(stage)
     await stage.press(*["backspace"] * 3, *"docs", "tab", *"worktree=new", "ctrl+s")
     await stage.until("✗ options: worktree has a field")
+
+
+# Settings
+
+
+async def configured(fleet: StagedFleet, home: Path) -> None:
+    del fleet
+    await asyncio.to_thread(_write_settings, home / "config" / "config.toml")
+
+
+def _write_settings(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('# mine\nmode = "plan"\n\n[limits]\ncost = 2.5\n')
+
+
+@state(configured)
+async def settings_list(stage: Stage) -> None:
+    await stage.command("settings")
+    await stage.until("2 changed", "The model of our own agent")
+    await stage.press("down")
+    await stage.until("What agents may do without asking.", "from your file")
+
+
+@state(configured)
+async def settings_edit_with_an_error(stage: Stage) -> None:
+    await stage.command("settings", "limits.cost")
+    await stage.until("Cost of one turn")
+    await stage.press("enter")
+    await stage.until("scope")
+    await stage.press(*"much", "enter", "enter")
+    await stage.until("✗ expected a number of US dollars")
+
+
+@state(configured)
+async def settings_edit_with_choices(stage: Stage) -> None:
+    await stage.command("settings", "what agents may do")
+    await stage.until("1 of")
+    await stage.press("enter", "down")
+    await stage.until("deny-all")

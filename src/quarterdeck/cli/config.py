@@ -1,4 +1,4 @@
-"""``quarterdeck config``: show and check the settings."""
+"""``quarterdeck config``: show, check and change the settings."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +14,7 @@ from .output import echo
 if TYPE_CHECKING:
     from quarterdeck.config.loader import Config
     from quarterdeck.config.trust import TrustStore
+    from quarterdeck.config.writer import SettingScope
 
 __all__ = ["config"]
 
@@ -22,7 +23,7 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Write one
 
 @click.group()
 def config() -> None:
-    """Show and check the settings.
+    """Show, check and change the settings.
 
     The layers, from the lowest: defaults, your file, the project's file, its local file,
     QUARTERDECK_ variables, flags.
@@ -102,6 +103,50 @@ def reference() -> None:
     echo(reference_markdown(), nl=False)
 
 
+scope_option = click.option(
+    "--scope",
+    type=click.Choice(["user", "project", "local"]),
+    default="user",
+    show_default=True,
+    help="Your file, the project's file, or its local file.",
+)
+
+
+@config.command("set")
+@click.argument("key")
+@click.argument("values", nargs=-1, required=True, metavar="VALUE...")
+@scope_option
+def set_(key: str, values: tuple[str, ...], scope: "SettingScope") -> None:
+    """Change a setting; other settings and comments of the file stay.
+
+    A list takes one VALUE for each element and replaces the list of that file.
+    """
+    from quarterdeck.config.writer import find_setting, parse_setting_value, write_setting
+
+    parts, setting = find_setting(key)
+    value = parse_setting_value(parts, setting, values)
+    path = _scope_file(scope)
+    write_setting(path, parts, value, is_shared=scope != "user")
+    echo(f"{path}: {key} = {_toml(value)}")
+    _echo_effect(parts, scope)
+
+
+@config.command()
+@click.argument("key")
+@scope_option
+def unset(key: str, scope: "SettingScope") -> None:
+    """Take a setting out of a file, so that the layer below counts."""
+    from quarterdeck.config.writer import find_setting, remove_setting
+
+    parts, _ = find_setting(key)
+    path = _scope_file(scope)
+    if not remove_setting(path, parts, is_shared=scope != "user"):
+        echo(f"{path}: {key} was not set")
+        return
+    echo(f"{path}: {key} is no longer set")
+    _echo_effect(parts, scope)
+
+
 @config.command()
 @click.argument(
     "directory", type=click.Path(path_type=Path, exists=True, file_okay=False), required=False
@@ -136,6 +181,30 @@ def _here() -> Path:
         raise ConfigError(
             "the current directory no longer exists; change to another one"
         ) from error
+
+
+def _scope_file(scope: "SettingScope") -> Path:
+    from quarterdeck.config.writer import find_scope_file
+
+    return find_scope_file(Places.find(), _here(), scope)
+
+
+def _echo_effect(key: tuple[str, ...], scope: "SettingScope") -> None:
+    """Say when the change counts, and what is in its way."""
+    from quarterdeck.config.display import describe_effect
+    from quarterdeck.config.schema import FREE_OF_TRUST
+    from quarterdeck.config.validation import key_matches
+    from quarterdeck.config.workspace import find_workspace
+
+    source = _load().source(*key)
+    is_trusted = _trust().is_trusted(find_workspace(_here()).project)
+    layers = ("user", "project", "local", "environment", "flag")
+    if scope != "user" and not is_trusted and not key_matches(key, FREE_OF_TRUST):
+        echo("takes effect once you trust this workspace: quarterdeck config trust")
+    elif source.layer in layers and layers.index(source.layer) > layers.index(scope):
+        echo(f"has no effect here: {source.place or source.layer} sets it too")
+    else:
+        echo(f"takes effect {describe_effect(key)}")
 
 
 def _load() -> "Config":

@@ -17,7 +17,18 @@ from .loader import Config, SettingSource, variable_of
 from .schema import ADDED_UP, FREE_OF_TRUST, SECRET
 from .validation import Key, Setting, describe_type, key_matches, list_settings, spell_key
 
-__all__ = ["MASK", "SettingRow", "field_text", "mask_setting", "reference_markdown", "setting_rows"]
+__all__ = [
+    "MASK",
+    "SettingFact",
+    "SettingRow",
+    "describe_effect",
+    "describe_setting_text",
+    "field_text",
+    "mask_setting",
+    "reference_markdown",
+    "setting_facts",
+    "setting_rows",
+]
 
 
 def field_text(owner: type[Struct], name: str) -> str:
@@ -35,7 +46,7 @@ def reference_markdown() -> str:
             title = above
             lines += ["", f"### `[{_named(above)}]`" if above else "### Top level", ""]
         lines.append(f"- **`{_named(setting.key[-1:])}`**: {'; '.join(_facts(setting))}.")
-        lines.append(f"  {_text(setting)}")
+        lines.append(f"  {describe_setting_text(setting)}")
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
@@ -43,7 +54,8 @@ def _named(key: Key) -> str:
     return spell_key(key).replace("*", "<name>")
 
 
-def _text(setting: Setting) -> str:
+def describe_setting_text(setting: Setting) -> str:
+    """What a setting is for, as a paragraph."""
     name = next(part for part in reversed(setting.key) if part != "*")
     return " ".join(field_text(setting.owner, name).replace("``", "`").split())
 
@@ -103,6 +115,60 @@ def setting_rows(config: Config) -> Iterator[SettingRow]:
             continue
         for placed in config.elements(*key):
             yield SettingRow(key=f"{spell_key(key)}[]", value=placed.value, source=placed.source)
+
+
+class SettingFact(Struct, frozen=True, kw_only=True):
+    """One setting with all that is known about it."""
+
+    key: Key
+    setting: Setting
+    value: Any
+    """In force; None: not set. What is secret is masked. Of a list that layers add to, all."""
+    source: SettingSource
+    """Of a list that layers add to, the highest that adds something."""
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether its value is never shown."""
+        return key_matches(self.key, SECRET)
+
+    @property
+    def is_added_up(self) -> bool:
+        """Whether each layer adds to it."""
+        return key_matches(self.key, ADDED_UP)
+
+
+def setting_facts(config: Config) -> list[SettingFact]:
+    """Every setting, in the order of the schema; tables with free names by what is in them."""
+    settings = list(list_settings())
+    facts: list[SettingFact] = []
+    for key, value in _leaves(config.settings, ()):
+        setting = next((one for one in settings if _names(one.key, key)), None)
+        if setting is None:
+            continue
+        source = config.source(*key)
+        if key_matches(key, ADDED_UP) and (placed := config.elements(*key)):
+            source = placed[-1].source
+        value = mask_setting(key, value)
+        facts.append(SettingFact(key=key, setting=setting, value=value, source=source))
+    return facts
+
+
+def _names(pattern: Key, key: Key) -> bool:
+    return key_matches(key, frozenset((".".join(pattern),)))
+
+
+_HOST = frozenset(("host", "notifications"))
+_NOW = frozenset(("landing", "worktrees"))
+
+
+def describe_effect(key: Key) -> str:
+    """When a change of a setting counts, in words."""
+    if key[0] in _HOST:
+        return "after a restart of the host"
+    if key[0] in _NOW:
+        return "now"
+    return "for agents that start from now on"
 
 
 def mask_setting(key: Key, value: Any) -> Any:

@@ -49,6 +49,7 @@ __all__ = [
     "load_config",
     "merge_layers",
     "nest_layer",
+    "parse_setting_text",
     "read_environment",
     "read_toml",
     "variable_of",
@@ -224,7 +225,7 @@ def read_environment(environ: Mapping[str, str]) -> tuple[Layer, tuple[ConfigPro
         if not (text := environ.get(name)):
             continue
         try:
-            value = _parse(text, setting)
+            value = parse_setting_text(text, setting)
         except (msgspec.ValidationError, ValueError):
             hint = suggest_name(text, choices_of(setting.accepts))
             expected = describe_type(setting.accepts)
@@ -247,7 +248,8 @@ def find_misspelt_variables(environ: Mapping[str, str]) -> tuple[tuple[str, str]
     return tuple((name, hint) for name, hint in hints if hint)
 
 
-def _parse(text: str, setting: Setting) -> Any:
+def parse_setting_text(text: str, setting: Setting) -> Any:
+    """The value of a text in the environment. Raises ValueError or msgspec.ValidationError."""
     words = {"on": "true", "yes": "true", "off": "false", "no": "false"}
     if bool in (setting.accepts, *get_args(setting.accepts)):
         text = words.get(text.lower(), text)

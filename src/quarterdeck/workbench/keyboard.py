@@ -47,6 +47,7 @@ WORKBENCH_BINDINGS: list[BindingType] = [
     Binding("f9", "command('themes')", "choose a theme"),
     Binding("f10", "command('keys')", "list all keys and how to rebind them"),
     Binding("alt+n", "command('notices')", "show the last notices again"),
+    Binding("f11", "command('settings')", "show and change settings"),
     Binding("ctrl+r", "command('retry')", "retry an agent that failed"),
     Binding("f12", "command('demo')", "run the demo; no API key needed"),
     Binding("ctrl+q", "quit", "quit; agents keep running"),

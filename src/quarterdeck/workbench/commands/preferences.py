@@ -1,6 +1,7 @@
 """Commands for keys and themes: bind keys, choose colours."""
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..preferences.keymap import (
@@ -32,6 +33,7 @@ __all__ = [
     "show_next_agent",
     "show_notices",
     "show_previous_agent",
+    "show_settings",
     "show_themes",
     "unbind_key",
 ]
@@ -189,6 +191,19 @@ async def show_themes(app: "Workbench", _: str) -> None:
     chosen = await app.push_screen_wait(ThemesScreen(found_theme))
     if chosen is not None:
         await save_theme_choice(app, chosen.found_theme, here=chosen.here)
+
+
+def show_settings(app: "Workbench", words: str) -> None:
+    """Show every setting that counts here; words search for some."""
+    places = app.context.discovery.places or app.preferences.places
+    if places is None:
+        app.show_message("there are no settings here", True)
+        return
+    from ..screens.settings import SettingsFiles, SettingsScreen
+
+    environment = app.context.discovery.environment
+    files = SettingsFiles(places=places, directory=Path(app.context.cwd), environment=environment)
+    app.push_screen(SettingsScreen(files, words))
 
 
 async def save_theme_choice(app: "Workbench", found_theme: FoundTheme, *, here: bool) -> None:

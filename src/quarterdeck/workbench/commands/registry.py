@@ -325,6 +325,7 @@ PREFERENCE_ROWS: tuple[tuple[str, str, str, str | None], ...] = (
     ("bind", "bind a key to a command", "commands.preferences:bind_key", "KEY COMMAND [ARGUMENTS]"),
     ("unbind", "unbind a key", "commands.preferences:unbind_key", "key"),
     ("rebind", "restore the default of a key", "commands.preferences:reset_key", "key"),
+    ("settings", "show and change settings", "commands.preferences:show_settings", None),
     ("themes", "choose a theme", "commands.preferences:show_themes", None),
     (
         "theme",

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from quarterdeck.drivers.probe import LoginState
 
 __all__ = [
+    "EFFORT_WORDS",
     "LIMITS",
+    "MODE_WORDS",
     "NEW",
     "NONE",
     "REMEMBERED",
@@ -249,7 +251,7 @@ def _join(*words: str) -> str:
     return " · ".join(filter(None, words))
 
 
-_MODE_WORDS = {
+MODE_WORDS = {
     "read-only": "reads; every change and command is denied",
     "ask": "reads; asks before changes and commands",
     "accept-edits": "changes files in the workspace; asks before commands",
@@ -257,12 +259,14 @@ _MODE_WORDS = {
     "full-auto": "asks for nothing that the sandbox contains",
     "deny-all": "every tool call is denied",
 }
-_EFFORT_WORDS = {
+"""What each mode means, in a line."""
+EFFORT_WORDS = {
     "off": "answers without thinking first",
     "low": "thinks briefly",
     "medium": "thinks before it answers",
     "high": "thinks long: slower, and costs more",
 }
+"""What each effort means, in a line."""
 
 
 def list_mode_options(agent: SpawnAgent | None, known: SpawnDirectory) -> list[SelectOption]:
@@ -272,7 +276,7 @@ def list_mode_options(agent: SpawnAgent | None, known: SpawnDirectory) -> list[S
     return [
         SelectOption(
             value=mode,
-            words=_MODE_WORDS[mode],
+            words=MODE_WORDS[mode],
             problem=f"not with {title}: {reasons[mode]}" if mode in reasons else "",
         )
         for mode in sorted(MODES, key=lambda one: one in reasons)
@@ -283,7 +287,7 @@ def list_effort_options(agent: SpawnAgent | None) -> list[SelectOption]:
     """Every effort with what it means, or why it cannot be chosen."""
     problem = agent.explain("effort") if agent is not None else ""
     return [
-        SelectOption(value=one, words=_EFFORT_WORDS[one], problem=problem)
+        SelectOption(value=one, words=EFFORT_WORDS[one], problem=problem)
         for one in get_args(Effort)
     ]
 

@@ -225,9 +225,10 @@ class SelectField(Input):
         """The option of the value; None: it is another, or there is none."""
         return next((one for one in self.options if one.value == self.value), None)
 
-    def offer(self, options: Sequence[SelectOption]) -> None:
-        """Let people choose among these from now on."""
+    def offer(self, options: Sequence[SelectOption], *, is_free: bool | None = None) -> None:
+        """Let people choose among these from now on; ``is_free`` as when it was made."""
         self.options = tuple(options)
+        self._is_free = self._is_free if is_free is None else is_free
         if self.is_open:
             self._open(self.value if self._is_typed else "")
 
