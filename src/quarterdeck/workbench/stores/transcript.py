@@ -2,6 +2,7 @@
 pages are joined.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
@@ -9,13 +10,14 @@ from quarterdeck.wire.event_text import NameFinder
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
 
-from .block_builder import BlockBuilder
+from .block_builder import BlockBuilder, collect_edits, count_inner_calls
 from .blocks import (
     Block,
     EndBlock,
-    NoteBlock,
     PlanBlock,
     PromptBlock,
+    RunBlock,
+    ShownBlock,
     TextBlock,
     ToolBlock,
     weigh_block,
@@ -61,6 +63,11 @@ def join_pages(before: BlockBuilder, after: BlockBuilder) -> None:
     before.terminals.update(after.terminals)
     before.first = before.first or after.first
     before.last = max(before.last, after.last)
+    before.cwd = before.cwd or after.cwd
+    count_inner_calls(before)
+    if (end := after.unbegun) is not None:
+        since = end.began[0] if end.began is not None else 0
+        end.edits = collect_edits(before.blocks[: before.blocks.index(end)], since)
 
 
 def _merge(earlier: ToolBlock, later: ToolBlock) -> None:
@@ -74,6 +81,9 @@ def _merge(earlier: ToolBlock, later: ToolBlock) -> None:
     later.terminals = later.terminals or earlier.terminals
     later.locations = later.locations or earlier.locations
     later.decision = later.decision or earlier.decision
+    later.exit = later.exit or earlier.exit
+    later.began = later.began or earlier.began
+    later.ended = later.ended or earlier.ended
     later.raw_input = earlier.raw_input if later.raw_input is None else later.raw_input
     for name in ("title", "name", "kind", "status", "reason", "texts", "diffs", "asked"):
         setattr(earlier, name, getattr(later, name))
@@ -85,10 +95,15 @@ def _merge(earlier: ToolBlock, later: ToolBlock) -> None:
         "decision",
         "is_asking",
         "exit",
+        "began",
+        "ended",
     ):
         setattr(earlier, name, getattr(later, name))
     earlier.output += later.output
     earlier.expanded = earlier.expanded or later.expanded
+    earlier.is_run_open = earlier.is_run_open or later.is_run_open
+    earlier.time = earlier.time or later.time
+    earlier.cwd = earlier.cwd or later.cwd
     earlier.last = max(earlier.last, later.last)
     earlier.version += later.version + 1
 
@@ -108,7 +123,7 @@ def _repair_text(before: BlockBuilder, after: BlockBuilder) -> None:
         for part in head.parts:
             tail.add(part, before.most)
         tail.left += head.left
-        tail.is_whole, tail.last = head.is_whole, head.last
+        tail.is_whole, tail.last, tail.ended = head.is_whole, head.last, head.ended
         tail.version += head.version + 1
         tail.expanded = head.expanded
         del after.blocks[0]
@@ -149,6 +164,9 @@ MOST_WEIGHT = 6_000_000
 """Characters of all blocks that are kept; one block is kept whatever it weighs."""
 
 _MOST_EARLY = 5_000
+_DEEPEST = 8
+_FARTHEST = 600
+"""Blocks before one among which its prompt is looked for, each time a line is drawn."""
 _RECENT = 16
 """Blocks at the end that may still grow."""
 
@@ -188,6 +206,7 @@ class TranscriptStore:
     Args:
         session: whose transcript it is.
         read: where its records come from, for those who look for something in all of it.
+        find_name: returns the name of another agent.
     """
 
     def __init__(
@@ -199,6 +218,8 @@ class TranscriptStore:
         self.session = session
         self.read = read
         self._find_name = find_name
+        self.cwd = ""
+        """Where the agent works: paths are shown from there on; empty: not known."""
         self.has_older = True
         """There may be records before the window."""
         self.has_newer = False
@@ -207,7 +228,7 @@ class TranscriptStore:
         """The first page is here."""
         self.revision = 0
         """Counts changes of shape."""
-        self._folding = BlockBuilder(find_name=self._find_name)
+        self._folding = BlockBuilder(find_name=self._find_name, cwd=self.cwd)
         self._early: list[Record] = []
         self._added = 0
         """About how many characters came live since the window was last weighed."""
@@ -236,7 +257,7 @@ class TranscriptStore:
 
     def start(self, page: Sequence[Record], *, is_end: bool) -> None:
         """Begin anew with the last page of the log, or with its first."""
-        self._folding = BlockBuilder(find_name=self._find_name)
+        self._folding = BlockBuilder(find_name=self._find_name, cwd=self.cwd)
         self.is_loaded = True
         self.has_newer = not is_end
         self.has_older = len(page) >= PAGE if is_end else False
@@ -253,7 +274,7 @@ class TranscriptStore:
         ``older``: None where it was not asked for. ``most``: how many records were asked for on
         either side.
         """
-        self._folding = BlockBuilder(find_name=self._find_name)
+        self._folding = BlockBuilder(find_name=self._find_name, cwd=self.cwd)
         self.is_loaded = True
         self._early.clear()
         for record in (*(older or ()), *newer):
@@ -292,7 +313,7 @@ class TranscriptStore:
     def older(self, page: Sequence[Record]) -> None:
         """Take in the page before the window."""
         self.has_older = len(page) >= PAGE
-        before = BlockBuilder(find_name=self._find_name)
+        before = BlockBuilder(find_name=self._find_name, cwd=self.cwd)
         for record in page:
             before.take(record)
         join_pages(before, self._folding)
@@ -312,22 +333,44 @@ class TranscriptStore:
             _forget_gone(self._folding)
         self._notify_watchers("shape")
 
-    def toggle(self, block: Block) -> bool:
+    def toggle(self, block: ShownBlock) -> bool:
         """Unfold a block or fold it; False if it has nothing to fold."""
-        if not isinstance(block, ToolBlock | TextBlock | PromptBlock | NoteBlock):
+        if isinstance(block, EndBlock):
             return False
-        block.expanded = not block.expanded
-        block.version += 1
+        if isinstance(block, RunBlock):
+            block.toggle()
+        else:
+            block.expanded = not block.expanded
+            block.version += 1
         self._notify_watchers("shape")
         return True
 
     def unfold_all(self, expanded: bool) -> None:
         """Unfold every tool call and thought, or fold them."""
         for block in self.blocks:
-            foldable = isinstance(block, ToolBlock | TextBlock | PromptBlock | NoteBlock)
-            if foldable and block.expanded != expanded:
-                block.expanded = expanded
-                block.version += 1
+            if isinstance(block, EndBlock) or block.expanded == expanded:
+                continue
+            block.expanded = expanded
+            block.version += 1
+            if isinstance(block, ToolBlock):
+                block.is_run_open = expanded
+        self._notify_watchers("shape")
+
+    def uncover(self, block: Block) -> None:
+        """Unfold what hides a block: the call whose sub-agent did it, and the run it is in."""
+        calls = {one.call: one for one in self.blocks if isinstance(one, ToolBlock)}
+        hidden: Block | None = block
+        for _ in range(_DEEPEST):
+            if isinstance(hidden, ToolBlock) and not hidden.is_run_open:
+                hidden.is_run_open = True
+                hidden.version += 1
+            parent = getattr(hidden, "parent", None)
+            hidden = calls.get(parent) if parent is not None else None
+            if hidden is None:
+                break
+            if not hidden.expanded:
+                hidden.expanded = True
+                hidden.version += 1
         self._notify_watchers("shape")
 
     def prompts(self) -> list[str]:
@@ -345,6 +388,15 @@ class TranscriptStore:
                 break
             found = block if found is None or block.last >= seq or found.last < seq else found
         return found or (self.blocks[0] if self.blocks else None)
+
+    def find_prompt(self, seq: int) -> PromptBlock | None:
+        """The prompt of the turn that a record belongs to, if it is in the window."""
+        blocks = self._folding.blocks
+        at = bisect_right(blocks, seq, key=lambda block: block.first)
+        for block in reversed(blocks[max(0, at - _FARTHEST) : at]):
+            if isinstance(block, PromptBlock) and not block.steers:
+                return block
+        return None
 
     def _forget_newer(self) -> None:
         folding = self._folding

@@ -7,7 +7,7 @@ from quarterdeck.wire.events import Prompted
 
 from ..rendering.block_layout import BlockLayout
 from ..rendering.blocks import can_fold
-from ..stores.blocks import Block, PromptBlock
+from ..stores.blocks import Block, PromptBlock, RunBlock, ShownBlock
 from ..stores.transcript import PAGE, TranscriptSpot, TranscriptStore
 
 __all__ = [
@@ -31,10 +31,10 @@ class ScrollAnchor:
     """At the end, wherever that is."""
     expected: TranscriptSpot | None = None
     """Where it was in an earlier run; counts when the blocks there are read."""
-    marked: Block | None = None
+    marked: ShownBlock | None = None
     """The block under the cursor."""
     layout: BlockLayout = field(default_factory=lambda: BlockLayout(1))
-    _block: Block | None = None
+    _block: ShownBlock | None = None
     """The block at the top of the view."""
     _part: int = 0
     """Which of its pieces."""
@@ -63,7 +63,7 @@ class ScrollAnchor:
         offset = max(0, self._offset - self._gap)
         return TranscriptSpot(self._block.first, self._block.last, self._part, offset)
 
-    def put(self, block: Block, part: int = 0, offset: int = 0) -> None:
+    def put(self, block: ShownBlock, part: int = 0, offset: int = 0) -> None:
         """Be at a line of a block."""
         self.follows = False
         self._block, self._part, self._offset = block, part, offset
@@ -92,12 +92,12 @@ class ScrollAnchor:
         self._below = self.layout.below(first) - offset
         return min(max(0, self.layout.total - rows), self.layout.top(first) + offset)
 
-    def is_in_view(self, block: Block | None, y: int, rows: int) -> bool:
+    def is_in_view(self, block: ShownBlock | None, y: int, rows: int) -> bool:
         """Whether the first line of a block is among those."""
         at = self.layout.find(block) if block is not None else None
         return at is not None and y <= self.layout.top(at) < y + rows
 
-    def _gap_of(self, block: Block, part: int) -> int:
+    def _gap_of(self, block: ShownBlock, part: int) -> int:
         first = self.layout.find(block)
         return int(self.layout.has_gap(first)) if first is not None and not part else 0
 
@@ -105,6 +105,12 @@ class ScrollAnchor:
         """Where the place is now: the piece, and which of its lines."""
         block, layout = self._block, self.layout
         first = layout.find(block) if block is not None else None
+        if first is None and block is not None:
+            held = block.calls[-1] if isinstance(block, RunBlock) else block
+            holder = layout.find_holder(held)
+            if holder is not None:  # it is folded into one line with others
+                self._block, self._part, self._offset = holder, 0, 0
+                return layout.find(holder) or 0, 0
         if first is None and block is not None and self.store is not None:
             # It is one with another block now, and their ends are the same.
             joined = self.store.find(block.last)
@@ -152,14 +158,17 @@ _MOST_STEPS = 500
 """How far it is looked for: 200,000 records."""
 
 
-def find_next_foldable(blocks: Sequence[Block], here: int, step: int) -> Block | None:
+def find_next_foldable(
+    blocks: Sequence[ShownBlock], here: ShownBlock, step: int
+) -> ShownBlock | None:
     """The next block that can be folded, or the one before; at the end the last there is."""
-    foldable = [block for block in blocks if can_fold(block)]
-    if not foldable:
+    foldable = [at for at, block in enumerate(blocks) if can_fold(block)]
+    place = next((at for at, block in enumerate(blocks) if block is here), None)
+    if not foldable or place is None:
         return None
     if step > 0:
-        return next((block for block in foldable if block.first > here), foldable[-1])
-    return next((block for block in reversed(foldable) if block.first < here), foldable[0])
+        return blocks[next((at for at in foldable if at > place), foldable[-1])]
+    return blocks[next((at for at in reversed(foldable) if at < place), foldable[0])]
 
 
 async def move_window_to(store: TranscriptStore, seq: int) -> Block | None:
