@@ -48,6 +48,7 @@ _MOST_DETAIL = 60_000
 """Characters of one text among them."""
 _MOST_DIFFS = 20
 _TAIL = 4_000
+_LONGEST_LINE = 1_000
 _LEAST_OBJECT = 16
 _RUNNING_ROOM = 5
 """Cells at the right of a running call: its time is drawn there while it ticks."""
@@ -238,7 +239,7 @@ def _glance(block: ToolBlock, width: int) -> Iterator[Line]:
         if block.status == "in_progress":
             yield from _last_lines(_text(block), _LIVE_LINES, width)
         elif failed:
-            yield from _last_lines(_text(block), _FAILED_LINES, width)
+            yield from _last_lines(_text(block), _FAILED_LINES, width, _outcome(block))
     elif block.diffs and not block.is_asking and not failed:
         yield from _fold(_changes(block, width), _FOLDED_DIFF)
     elif block.kind == "edit" and not block.is_asking and (patch := _patch(block)):
@@ -253,13 +254,12 @@ def _glance(block: ToolBlock, width: int) -> Iterator[Line]:
         yield from wrap(plain(sanitize_line(block.decision), "faint"), width)
 
 
-def _last_lines(text: str, most: int, width: int) -> Iterator[Line]:
-    """The last lines of some output, each in one line."""
-    end = text[-_TAIL:].rstrip()
-    if not end:
-        return
-    for line in sanitize_text(end).split("\n")[-most:]:
-        yield clip(plain(sanitize_line(line, 400), "terminal"), width)
+def _last_lines(text: str, most: int, width: int, but: str = "") -> Iterator[Line]:
+    """The last lines of some output, each in one line, without one that has ``but``."""
+    end = sanitize_text(text[-_TAIL:].rstrip())
+    lines = [line for line in end.split("\n") if line.strip() and not (but and but in line)]
+    for line in lines[-most:]:
+        yield clip(plain(line[:_LONGEST_LINE], "terminal"), width)
 
 
 def _fold(lines: Iterator[Line], most: int) -> Iterator[Line]:
@@ -305,7 +305,7 @@ def _changes(block: ToolBlock, width: int) -> Iterator[Line]:
         first = _first_number(block, diff)
         longest = max((diff.old_text or "").count("\n"), diff.new_text.count("\n"))
         digits = max(3, len(str(longest + (first or 1))))
-        rows = change_rows(diff.path, diff.old_text, diff.new_text, first=first or 1)
+        rows = change_rows(diff.path, diff.old_text, diff.new_text, around=2, first=first or 1)
         yield from draw_change(rows, width, digits=digits, numbers=first is not None)
 
 

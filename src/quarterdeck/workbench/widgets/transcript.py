@@ -91,6 +91,8 @@ class TranscriptView(LineCanvas, can_focus=True):
         """The agent runs, and so does the time of its calls."""
         self.has_times = False
         """Each block has the time before it at which it came."""
+        self.copied_code = (0, 0)
+        """The code that was copied last: the first record of its answer, and its number."""
         self._is_ticking = False
 
     @property
@@ -107,6 +109,13 @@ class TranscriptView(LineCanvas, can_focus=True):
     def marked(self) -> ShownBlock | None:
         """The block under the cursor; None: there is no cursor."""
         return self._place.marked
+
+    @property
+    def top_seq(self) -> int:
+        """The first record of what is at the top of the view; 0: there is nothing."""
+        if not len(self._layout):
+            return 0
+        return self._layout.block(self._layout.locate(self.scroll_offset.y)[0]).first
 
     def show(self, store: TranscriptStore | None) -> None:
         """Show another transcript, at the place where it was left."""
@@ -350,7 +359,8 @@ class TranscriptView(LineCanvas, can_focus=True):
         self._settle()
         above = self._rows // 3 if line or part else self._is_covered(shown)
         if above:
-            self.scroll_to(y=max(0, self.scroll_offset.y - above), animate=False)
+            self._place.note(max(0, self.scroll_offset.y - above))
+            self._settle()
 
     def _is_covered(self, block: ShownBlock) -> bool:
         """Whether the title of what is read would stand over the first line of a block."""

@@ -1,12 +1,14 @@
 """Positions in a transcript: the one that is being read, and the way to one outside the window."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from quarterdeck.wire.events import Prompted
+from quarterdeck.wire.record import Record
 
 from ..rendering.block_layout import BlockLayout
 from ..rendering.blocks import can_fold
+from ..stores.block_builder import BlockBuilder
 from ..stores.blocks import Block, PromptBlock, RunBlock, ShownBlock
 from ..stores.transcript import PAGE, TranscriptSpot, TranscriptStore
 
@@ -17,6 +19,7 @@ __all__ = [
     "find_next_prompt",
     "move_window_to",
     "move_window_to_start",
+    "read_prompts",
 ]
 
 _MOST_SAVED = 50
@@ -156,6 +159,8 @@ class ScrollAnchors:
 _STEP = 400
 _MOST_STEPS = 500
 """How far it is looked for: 200,000 records."""
+_MOST_WORDS = 500
+"""Characters of a prompt in a list of them."""
 
 
 def find_next_foldable(
@@ -202,6 +207,36 @@ async def find_next_prompt(store: TranscriptStore, here: int, step: int) -> int 
         return found if found is not None or not store.has_newer else await _after(store)
     found = next((seq for seq in reversed(known) if seq < here), None)
     return found if found is not None or not store.has_older else await _before(store)
+
+
+async def read_prompts(store: TranscriptStore) -> AsyncIterator[list[PromptBlock]]:
+    """The prompts of a transcript: those of the window, then earlier ones, then later ones.
+
+    Raises:
+        QuarterdeckError: the log cannot be read.
+    """
+    yield [block for block in store.blocks if isinstance(block, PromptBlock)]
+    before, after = store.first, store.last
+    for _ in range(_MOST_STEPS if store.has_older else 0):
+        page = await store.read(before=before, limit=_STEP)
+        yield _prompts_of(page)
+        if len(page) < _STEP:
+            break
+        before = page[0].seq
+    for _ in range(_MOST_STEPS if store.has_newer else 0):
+        page = await store.read(after=after, limit=_STEP)
+        yield _prompts_of(page)
+        if len(page) < _STEP:
+            break
+        after = page[-1].seq
+
+
+def _prompts_of(page: Sequence[Record]) -> list[PromptBlock]:
+    builder = BlockBuilder(most=_MOST_WORDS)
+    for record in page:
+        if isinstance(record.event, Prompted):
+            builder.take(record)
+    return [block for block in builder.blocks if isinstance(block, PromptBlock)]
 
 
 async def _before(store: TranscriptStore) -> int | None:
