@@ -112,13 +112,21 @@ class _Shown:
         if same == len(blocks) == len(self._known):
             return None
         start = self._units[same] if same < len(self._units) else same
-        for block in blocks[same:]:
-            card = self._calls.get(getattr(block, "parent", None) or "")
-            if card is not None and card < start:
-                start = self._units[card]
         if start:  # what comes may join the run before
             start = self._units[start - 1]
+        low = self._lowest(blocks, start, same)
+        while low < start:
+            start, low = low, self._lowest(blocks, low, same)
         return start, self._groups[start] if start < len(self._groups) else 0
+
+    def _lowest(self, blocks: Sequence[Block], start: int, same: int) -> int:
+        """The first block of all units that blocks from one on belong to."""
+        low = min(self._units[start:same], default=start)
+        for block in blocks[max(start, same) :]:
+            card = self._calls.get(getattr(block, "parent", None) or "")
+            if card is not None and card < same:
+                low = min(low, self._units[card])
+        return low
 
     def arrange(
         self, blocks: Sequence[Block], start: int, group: int

@@ -116,9 +116,9 @@ def put_elapsed(line: Line, microseconds: int, width: int) -> Line:
 def call_lines(block: ToolBlock, width: int) -> list[Line]:
     """The lines of a call, folded or not."""
     lines = [_head(block, width)]
-    room = max(8, width - len(_INDENT[0]))
+    room = max(1, width - len(_INDENT[0]))
     details = _details(block, room) if block.expanded else _glance(block, room)
-    shown = list(islice(details, _MOST_LINES + 1))
+    shown = [clip(line, room) for line in islice(details, _MOST_LINES + 1)]
     if len(shown) > _MOST_LINES:
         more = "… more lines: /whole saves all of it to a file"
         shown = [*shown[:_MOST_LINES], *wrap([(more, "faint")], room)]

@@ -43,6 +43,8 @@ _WORDS = {"+": "diff-word-added", "-": "diff-word-removed"}
 _MOST_MATCHED = 4_000
 """Lines that differ at the most, for which it is looked what is the same among them."""
 _AROUND = 3
+_LEAST_ROOM = 8
+"""Cells for the text of a line; below that there are no numbers."""
 _CHUNK = 60
 """Lines whose colours are worked out together."""
 _Opcode: TypeAlias = tuple[str, int, int, int, int]
@@ -190,8 +192,9 @@ def draw_change(
 
     ``numbers``: they are known; the lines of a piece of a file have none.
     """
+    numbers = numbers and width - digits - 3 >= _LEAST_ROOM
     wide = digits + 1 if numbers else 0
-    room = max(8, width - wide - 2)
+    room = max(1, width - wide - 2)
     for row in rows:
         if not row.sign:
             yield plain(f"{'…':>{max(1, digits)}}", "faint")

@@ -230,11 +230,11 @@ class _Page:
     @property
     def _room(self) -> int:
         """The cells for code and tables."""
-        return max(10, self._width - width_of(tuple(self._before)))
+        return max(min(10, self._width), self._width - width_of(tuple(self._before)))
 
     @property
     def _reading_room(self) -> int:
-        return max(10, min(self._width, READING_WIDTH) - width_of(tuple(self._before)))
+        return min(self._room, max(10, READING_WIDTH - width_of(tuple(self._before))))
 
     def _task(self, token: "Token") -> None:
         """Let the box of a task be its bullet."""

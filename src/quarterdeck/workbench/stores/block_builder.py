@@ -3,7 +3,7 @@
 Taking in a record again changes nothing, so that pages may overlap.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never
 
@@ -142,14 +142,10 @@ class BlockBuilder:
 
     def _tell_cards(self, block: Block) -> None:
         """Let the call whose sub-agent did it know, and those above that."""
-        inner, parent = block, getattr(block, "parent", None)
-        for _ in range(_DEEPEST):
-            card = self.calls.get(parent) if parent is not None else None
-            if card is None or card is inner:
-                return
-            card.inner = inner
+        inner = block
+        for card in _cards_above(self.calls, block):
+            card.inner, inner = inner, card
             card.version += 1
-            inner, parent = card, card.parent
 
     def cut_output(self, output: str) -> str:
         """As much of a terminal's output as is kept."""
@@ -209,7 +205,7 @@ class BlockBuilder:
     def _end_text(self) -> None:
         if self.blocks and isinstance(last := self.blocks[-1], TextBlock) and not last.is_whole:
             last.is_whole = True
-            self.touch(last, last.last)
+            last.version += 1
 
     def _event(self, record: Record, event: Event) -> None:
         assert not isinstance(event, WorktreeEvent)
@@ -470,15 +466,25 @@ def collect_edits(blocks: Sequence[Block], since: int) -> tuple[Diff, ...]:
 
 def count_inner_calls(builder: BlockBuilder) -> None:
     """Count the calls of sub-agents anew, and find what each did last."""
-    cards: dict[str, ToolBlock] = {}
-    for block in builder.blocks:
-        parent = getattr(block, "parent", None)
-        card = builder.calls.get(parent) if parent is not None else None
-        if card is None or card is block:
-            continue
-        if card.call not in cards:
-            cards[card.call] = card
-            card.inner_calls = 0
+    nested = [block for block in builder.blocks if getattr(block, "parent", None) is not None]
+    for card in builder.calls.values():
+        if card.inner is not None:
+            card.inner, card.inner_calls = None, 0
             card.version += 1
-        card.inner_calls += isinstance(block, ToolBlock)
-        card.inner = block
+    for block in sorted(nested, key=lambda block: block.last):
+        inner = block
+        for at, card in enumerate(_cards_above(builder.calls, block)):
+            card.inner, inner = inner, card
+            card.inner_calls += not at and isinstance(block, ToolBlock)
+            card.version += 1
+
+
+def _cards_above(calls: Mapping[str, ToolBlock], block: Block) -> Iterator[ToolBlock]:
+    """The call whose sub-agent did something, the call of that one's, and so on."""
+    below, parent = block, getattr(block, "parent", None)
+    for _ in range(_DEEPEST):
+        card = calls.get(parent) if parent is not None else None
+        if card is None or card is below or card is block:
+            return
+        yield card
+        below, parent = card, card.parent
