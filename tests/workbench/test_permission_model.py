@@ -140,7 +140,7 @@ def test_an_edit_is_its_difference_and_no_arguments():
     asked = request(raw, diff, kind="edit", name="edit", title="Edit a.py")
     lines = shown(asked).splitlines()
     assert lines[0].startswith("a.py  +1 −1") and lines[0].endswith("in /work/project")
-    assert lines[1:] == ["1   one", "2 - two", "2 + zwei"]
+    assert [line.rstrip() for line in lines[1:]] == ["1   one", "2 - two", "2 + zwei"]
     assert summarize_request(asked, CWD).heading == "edit a.py"
     whole = shown(replace(asked, raw_input={**raw, "replace_all": True}))
     assert "replace_all: true" in whole

@@ -214,7 +214,9 @@ async def test_a_terminal_is_live_while_it_runs_and_whole_when_unfolded(tmp_path
         await fleet.append(ann, TerminalExited(terminal=terminal, exit_code=2))
         await fleet.append(ann, ToolCallEnded(call=call, status="failed", reason="it failed"))
         await until(pilot, lambda: "exit 2" in screen_text(app))
-        assert "row 19" not in screen_text(app) and "it failed" in screen_text(app)
+        shown = screen_text(app)
+        assert "✗ make  exit 2" in shown and "✓ make" not in shown and "it failed" in shown
+        assert "row 15" in shown and "row 14" not in shown  # its last five lines
         app.main.transcript.focus()
         await pilot.press("j", "enter")
         await until(pilot, lambda: "row 19" in screen_text(app) and "row 0" in screen_text(app))
@@ -246,9 +248,10 @@ async def test_plans_images_turns_and_troubles_are_told(tmp_path: Path):
         await until(pilot, lambda: "end" in screen_text(app) and "0.50 $" in screen_text(app))
         shown = screen_text(app)
         for words in (
-            "☑ read", "◐ fix", "☐ test", "1 of 3", "[image image/png, 3,000 bytes]",
+            "☑ read", "◐ fix", "☐ test", "1/3",
+            "[image image/png, 3,000 bytes, not readable as an image]",
             "retrying in 3 s: overloaded", "compacting the conversation",
-            "done · 1 min 15 s · 12k in, 340 out, 9.0k cached · 0.50 $",
+            "1m 15s · 12k in, 340 out, 9.0k cached · 0.50 $",
         ):  # fmt: skip
             assert words in shown, words
 
@@ -263,8 +266,8 @@ async def test_what_a_sub_agent_says_is_set_apart_and_not_mixed(tmp_path: Path):
                 fleet.records.append(_at(fleet, ann, 0, event, parent))
         await say(fleet, ann, "end")
         await until(pilot, lambda: "main2" in screen_text(app))
-        assert "┆ one1" in screen_text(app)
-        assert "┆ main" not in screen_text(app)
+        assert "│ one1" in screen_text(app)
+        assert "│ main" not in screen_text(app)
 
 
 def _at(fleet: FakeFleet, session: str, time: int, event: object, parent: object = None) -> Record:

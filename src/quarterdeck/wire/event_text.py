@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from .call_text import describe_exit, find_exit_status
 from .content import (
     AudioContent,
     ContentBlock,
@@ -159,11 +160,18 @@ def describe_event(event: Event, find_name: NameFinder = _no_name) -> EventText 
             return EventText("info", f"{name or (kind if kind != 'other' else 'tool')}: {title}")
         case CommandStarted(command=command):
             return EventText("info", f"you ran: {command}")
-        case ToolCallEnded(status=status, reason=reason):
-            severity: Severity = "info" if status == "completed" else "warning"
-            return EventText(severity, f"call {status}{_because(reason or None)}")
+        case ToolCallEnded():
+            return _call_end(event)
         case _:
             return _session(event) or _request(event) or _worktree(event) or _aside(event)
+
+
+def _call_end(event: ToolCallEnded) -> EventText:
+    failure = describe_exit(find_exit_status(event))
+    is_good = event.status == "completed" and not failure
+    status = "failed" if event.status == "completed" and failure else event.status
+    words = f"call {status}" + (f", {failure}" if failure else "")
+    return EventText("info" if is_good else "warning", words + _because(event.reason or None))
 
 
 def _prompt(event: Prompted) -> str:

@@ -10,20 +10,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.wire.terminal_text import count_noun
 
 from ..mentions import IMAGE_TYPES, find_file, format_mention
 from ..panels.panel import Panel
-from ..stores.blocks import TextBlock
+from ..stores.blocks import RunBlock, TextBlock
 from ..stores.search import read_whole_text
 
 if TYPE_CHECKING:
     from ..app import Workbench
-    from ..stores.blocks import Block
+    from ..stores.blocks import Block, ShownBlock
+    from ..stores.transcript import TranscriptStore
 
 __all__ = [
     "RequestDecisionError",
     "attach_file",
+    "choose_prompt",
     "copy_block",
+    "copy_code",
     "copy_last_answer",
     "decide_request",
     "find_editor_command",
@@ -35,6 +39,7 @@ __all__ = [
     "search_transcript",
     "show_queue",
     "toggle_fold",
+    "toggle_times",
 ]
 
 
@@ -196,6 +201,65 @@ async def copy_block(app: "Workbench", _: str) -> None:
     await _copy(app, app.main.transcript.marked or _last_answer(app))
 
 
+async def copy_code(app: "Workbench", words: str) -> None:
+    """Copy the code of an answer: of the marked one, or the last; ``words``: which, from 1 on.
+
+    Without a number it is the last code, and each time again the one before.
+    """
+    from ..rendering.markdown import find_code
+
+    view = app.main.transcript
+    marked = view.marked
+    block = marked if isinstance(marked, TextBlock) and marked.kind == "message" else None
+    block = block or _last_answer(app)
+    if block is None or view.store is None:
+        app.show_message("nothing to copy yet", True)
+        return
+    text = await read_whole_text(view.store.read, block)
+    codes = await asyncio.to_thread(find_code, text)
+    number = _find_number(words.strip(), len(codes), view.copied_code, block.first)
+    if not codes or number is None:
+        missing = f"no code {words.strip()}" if codes else "no code"
+        app.show_message(f"there is {missing} in this answer", True)
+        return
+    view.copied_code = (block.first, number)
+    code = codes[number - 1]
+    app.copy_to_clipboard(code.text)
+    language = f" {code.language}" if code.language else ""
+    lines = code.text.rstrip("\n").count("\n") + 1
+    app.show_message(f"copied{language} code {number} of {len(codes)}, {count_noun(lines, 'line')}")
+
+
+def _find_number(words: str, count: int, copied: tuple[int, int], block: int) -> int | None:
+    """Which code to copy, from 1 on; None: there is none with this number."""
+    if words:
+        return int(words) if words.isdigit() and 1 <= int(words) <= count else None
+    again = copied[0] == block and copied[1] > 1
+    return copied[1] - 1 if again else count
+
+
+def choose_prompt(app: "Workbench", _: str) -> None:
+    """Show the prompts of this agent, and go to the one that is chosen."""
+    from ..screens.pickers import PromptsScreen
+
+    view = app.main.transcript
+    store = view.store
+    if store is None or not store.blocks:
+        app.show_message("the transcript is empty", True)
+        return
+
+    def chosen(seq: int | None) -> None:
+        if seq is not None and view.store is store:
+            view.go_to(seq)
+
+    app.push_screen(PromptsScreen(store, view.top_seq), chosen)
+
+
+def toggle_times(app: "Workbench", _: str) -> None:
+    """Show when each part of the transcript came, or show it no longer."""
+    app.main.transcript.toggle_times()
+
+
 async def copy_last_answer(app: "Workbench", _: str) -> None:
     """Copy what the agent said last."""
     await _copy(app, _last_answer(app))
@@ -208,25 +272,31 @@ async def open_whole_block(app: "Workbench", _: str) -> None:
     if block is None or view.store is None:
         app.show_message("the transcript is empty", True)
         return
-    text = await read_whole_text(view.store.read, block)
+    text = await _read_text(view.store, block)
     path = await asyncio.to_thread(_write_block, text)
     app.show_message(f"saved {len(text):,} characters to {path}")
     view.post_message(Panel.FileWanted(path))
 
 
-def _last_answer(app: "Workbench") -> "Block | None":
+async def _read_text(store: "TranscriptStore", block: "ShownBlock") -> str:
+    """All that a block says; of a run what each of its calls says."""
+    blocks: tuple[Block, ...] = block.calls if isinstance(block, RunBlock) else (block,)
+    return "\n".join([await read_whole_text(store.read, one) for one in blocks])
+
+
+def _last_answer(app: "Workbench") -> "TextBlock | None":
     """What the agent said last, as far as it is in the window."""
     store = app.main.transcript.store
     blocks = reversed(store.blocks if store is not None else ())
     return next((b for b in blocks if isinstance(b, TextBlock) and b.kind == "message"), None)
 
 
-async def _copy(app: "Workbench", block: "Block | None") -> None:
+async def _copy(app: "Workbench", block: "ShownBlock | None") -> None:
     store = app.main.transcript.store
     if block is None or store is None:
         app.show_message("nothing to copy yet", True)
         return
-    text = await read_whole_text(store.read, block)
+    text = await _read_text(store, block)
     if len(text) > _MOST_COPIED:
         app.show_message(
             f"too large to copy ({len(text):,} characters); /whole saves it to a file", True

@@ -72,6 +72,11 @@ CHAT_COMMANDS = (
         target="commands.chat:copy_last_answer",
     ),
     WorkbenchCommand(
+        name="copy-code",
+        help="copy the last code of the marked or last answer; again: earlier code, N: code N",
+        target="commands.chat:copy_code",
+    ),
+    WorkbenchCommand(
         name="whole",
         help="save the marked block or the last answer to a file",
         target="commands.chat:open_whole_block",
@@ -90,6 +95,14 @@ CHAT_COMMANDS = (
         name="later-prompt",
         help="go to the next prompt",
         target="commands.chat:go_to_later_prompt",
+    ),
+    WorkbenchCommand(
+        name="jump", help="choose a prompt to go to", target="commands.chat:choose_prompt"
+    ),
+    WorkbenchCommand(
+        name="times",
+        help="show or hide when each part of the transcript came",
+        target="commands.chat:toggle_times",
     ),
     WorkbenchCommand(
         name="start",

@@ -56,6 +56,7 @@ class TranscriptPanel(Panel):
         self.transcript = self.query_one(TranscriptView)
         self._bar = self.query_one(AgentBar)  # kept: the stores may change while this is removed
         self.transcript.places.recall(self._saved_places)
+        self.transcript.clock = self.context.clock
         self._is_ready = True
         self._shown: SessionId | None = None
         self._stops = [self.context.watch(self._changed), self.context.roster.watch(self._changed)]
@@ -137,6 +138,8 @@ class TranscriptPanel(Panel):
             self.close_screen()
         self._shown = session
         store = self.context.pages.store(session) if session is not None else None
+        if store is not None and (agent := self.context.roster.find(session)) is not None:
+            store.cwd = agent.cwd
         self.transcript.show(store)
         self.show_facts()
         self.show_hints()
@@ -163,7 +166,9 @@ class TranscriptPanel(Panel):
 
     def show_facts(self) -> None:
         """Show the agent as the fleet last reported it."""
-        self._bar.show(self.context.roster.find(self._shown))
+        agent = self.context.roster.find(self._shown)
+        self.transcript.is_at_work = agent is not None and agent.state in _AT_WORK
+        self._bar.show(agent)
 
     def show_hints(self) -> None:
         """Say what happened and what to do, where there is nothing else to see."""
@@ -193,6 +198,7 @@ class TranscriptPanel(Panel):
 
 
 DEMO_KEY = "f12"
+_AT_WORK = ("starting", "running", "waiting")
 _LABEL = 9
 _LOGINS = {"yes": "", "no": ", not logged in", "unknown": ", login unknown"}
 _OFFERED = 2

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..stores.blocks import Block
+from ..stores.blocks import Block, RunBlock, ShownBlock, ToolBlock, can_join_run
 from .blocks import needs_gap
-from .lines import Line
+from .lines import Line, Span, width_of
 from .pieces import BlockPiece, BlockPieces, is_long_block
 
 if TYPE_CHECKING:
@@ -21,6 +21,13 @@ __all__ = ["BlockLayout"]
 
 _MOST_LINES = 4_000
 """Lines that are kept rendered."""
+_LONGEST_RUN = 100
+"""Calls that are folded into one line at the most."""
+_DEEPEST = 4
+_BAR: Span = ("│ ", "faint")
+"""Stands before what a sub-agent does."""
+_STEP: Span = ("  ", "text")
+"""Stands before the calls of a run that is unfolded."""
 
 
 @dataclass(slots=True, eq=False)
@@ -39,15 +46,18 @@ class _Item:
 class _Group:
     """The pieces of a block; a long one is split when someone looks at it."""
 
-    block: Block
+    block: ShownBlock
     pieces: BlockPieces
     version: int = -1
     is_open: bool = False
     has_gap: bool = False
+    before: Line = ()
+    """Stands before each of its lines."""
     items: list[_Item] = field(default_factory=list["_Item"])
 
     def update(self, width: int) -> None:
         """Take the block as it is now."""
+        width = self.room(width)
         if self.is_open or not is_long_block(self.block):
             self.pieces.update()
             pieces = self.pieces.items
@@ -66,12 +76,163 @@ class _Group:
         self.items = items
         self.version = self.block.version
 
+    def room(self, width: int) -> int:
+        """The cells for its lines."""
+        return max(8, width - width_of(self.before))
+
+    def lines(self, piece: BlockPiece, width: int) -> list[Line]:
+        """The lines of one of its pieces."""
+        lines = piece.lines(self.room(width))
+        return [(*self.before, *line) for line in lines] if self.before else lines
+
+
+class _Shown:
+    """Which blocks are shown where: what a sub-agent does below its call, calls of a run as one.
+
+    A unit is what belongs to one block of the log that no other holds: that block alone, a run,
+    or a call with all that its sub-agent did. Units stand in the order of the log.
+    """
+
+    def __init__(self) -> None:
+        self._known: list[Block] = []
+        self._versions: list[int] = []
+        self._units: list[int] = []
+        """Of each block the place of the first block of its unit."""
+        self._groups: list[int] = []
+        """Of each block the place of the first group of its unit."""
+        self._calls: dict[str, int] = {}
+
+    def changed(self, blocks: Sequence[Block]) -> tuple[int, int] | None:
+        """The first block to arrange anew and its group; None: nothing changed."""
+        same = 0
+        for block, known, version in zip(blocks, self._known, self._versions, strict=False):
+            if block is not known or version != block.version:
+                break
+            same += 1
+        if same == len(blocks) == len(self._known):
+            return None
+        start = self._units[same] if same < len(self._units) else same
+        if start:  # what comes may join the run before
+            start = self._units[start - 1]
+        low = self._lowest(blocks, start, same)
+        while low < start:
+            start, low = low, self._lowest(blocks, low, same)
+        return start, self._groups[start] if start < len(self._groups) else 0
+
+    def _lowest(self, blocks: Sequence[Block], start: int, same: int) -> int:
+        """The first block of all units that blocks from one on belong to."""
+        low = min(self._units[start:same], default=start)
+        for block in blocks[max(start, same) :]:
+            card = self._calls.get(getattr(block, "parent", None) or "")
+            if card is not None and card < same:
+                low = min(low, self._units[card])
+        return low
+
+    def arrange(
+        self, blocks: Sequence[Block], start: int, group: int
+    ) -> list[tuple[ShownBlock, Line]]:
+        """The blocks to show from one on, each with what stands before its lines."""
+        for block in self._known[start:]:
+            if isinstance(block, ToolBlock) and self._calls.get(block.call, -1) >= start:
+                del self._calls[block.call]
+        for kept in (self._known, self._versions, self._units, self._groups):
+            del kept[start:]
+        tops, inner = self._sort(blocks, start)
+        shown: list[tuple[ShownBlock, Line]] = []
+        at = 0
+        while at < len(tops):
+            run = _take_run(blocks, tops, at)
+            places = tops[at : at + run]
+            begin = group + len(shown)
+            _put(blocks, places, inner, (), shown)
+            for place in places:
+                self._mark(place, places[0], begin, inner)
+            at += run
+        return shown
+
+    def card_of(self, block: Block) -> Block | None:
+        """The call whose sub-agent did it, if that is there."""
+        at = self._calls.get(getattr(block, "parent", None) or "")
+        return self._known[at] if at is not None else None
+
+    def _sort(self, blocks: Sequence[Block], start: int) -> tuple[list[int], dict[int, list[int]]]:
+        """Blocks that stand alone, and by their call those of a sub-agent."""
+        tops: list[int] = []
+        inner: dict[int, list[int]] = {}
+        for at in range(start, len(blocks)):
+            block = blocks[at]
+            card = self._calls.get(getattr(block, "parent", None) or "")
+            if card is not None and card >= start:
+                inner.setdefault(card, []).append(at)
+            else:
+                tops.append(at)
+            if isinstance(block, ToolBlock):
+                self._calls.setdefault(block.call, at)
+            self._known.append(block)
+            self._versions.append(block.version)
+            self._units.append(at)
+            self._groups.append(0)
+        return tops, inner
+
+    def _mark(self, at: int, unit: int, group: int, inner: dict[int, list[int]]) -> None:
+        self._units[at], self._groups[at] = unit, group
+        for child in inner.get(at, ()):
+            self._mark(child, unit, group, inner)
+
+
+def _take_run(blocks: Sequence[Block], places: Sequence[int], at: int) -> int:
+    """How many blocks from a place on are shown as one; 1: it stands alone."""
+    end = at
+    parent = getattr(blocks[places[at]], "parent", None)
+    while end < len(places) and end - at < _LONGEST_RUN:
+        block = blocks[places[end]]
+        if not can_join_run(block) or getattr(block, "parent", None) != parent:
+            break
+        end += 1
+    return max(1, end - at)
+
+
+def _put(
+    blocks: Sequence[Block],
+    places: Sequence[int],
+    inner: dict[int, list[int]],
+    before: Line,
+    shown: list[tuple[ShownBlock, Line]],
+) -> None:
+    """Show some neighbours; runs among them as one, and what is unfolded below its line."""
+    at = 0
+    while at < len(places):
+        length = _take_run(blocks, places, at)
+        block = blocks[places[at]]
+        if length > 1 and isinstance(block, ToolBlock):
+            calls = tuple(
+                b for p in places[at : at + length] if isinstance(b := blocks[p], ToolBlock)
+            )
+            block.run = block.run or RunBlock(first=block.first, last=block.last, calls=calls)
+            block.run.update(calls)
+            own = before or _orphan(block)
+            shown.append((block.run, own))
+            shown += [(call, (*own, _STEP)) for call in calls] if block.run.expanded else []
+        else:
+            shown.append((block, before or _orphan(block)))
+            children = inner.get(places[at])
+            if children and getattr(block, "expanded", False):
+                deeper = (*before, _BAR) if len(before) < _DEEPEST else before
+                _put(blocks, children, inner, deeper, shown)
+        at += length
+
+
+def _orphan(block: Block) -> Line:
+    """A bar before what a sub-agent did whose call is not there."""
+    return (_BAR,) if getattr(block, "parent", None) is not None else ()
+
 
 class BlockLayout:
     """Blocks below each other at one width, each in one piece or more."""
 
     def __init__(self, width: int) -> None:
         self.width = width
+        self._shown = _Shown()
         self._groups: list[_Group] = []
         self._items: list[_Item] = []
         self._tops: list[int] = [0]
@@ -85,26 +246,27 @@ class BlockLayout:
 
     def sync(self, blocks: Sequence[Block]) -> None:
         """Take the blocks as they are now; what was measured of those that stay is kept."""
-        same = items = 0
-        for group, block in zip(self._groups, blocks, strict=False):
-            if group.block is not block or group.version != block.version:
-                break
-            same += 1
-            items += len(group.items)
-        if same == len(blocks) == len(self._groups):
+        changed = self._shown.changed(blocks)
+        if changed is None:
             return
-        known = {id(group.block): group for group in self._groups[same:]}
-        del self._groups[same:]
+        start, first = changed
+        items = sum(len(group.items) for group in self._groups[:first])
+        known = {id(group.block): group for group in self._groups[first:]}
+        del self._groups[first:]
         del self._items[items:]
-        for at in range(same, len(blocks)):
-            block = blocks[at]
+        before = self._groups[-1].block if self._groups else None
+        for block, prefix in self._shown.arrange(blocks, start, first):
             group = known.get(id(block)) or _Group(block, BlockPieces(block))
-            has_gap = needs_gap(blocks[at - 1] if at else None, block)
+            has_gap = needs_gap(before, block)
+            if group.before != prefix:
+                group.before, group.items, group.pieces = prefix, [], BlockPieces(block)
+                group.version = -1
             if group.version != block.version or group.has_gap != has_gap:
                 group.has_gap = has_gap
                 group.update(self.width)
             self._groups.append(group)
             self._items += group.items
+            before = block
         self._dirty(items)
 
     def open(self, at: int) -> None:
@@ -124,7 +286,7 @@ class BlockLayout:
         if item.lines is not None and item.version == item.piece.version:
             return 0
         self._forget(item)
-        item.lines = item.piece.lines(self.width)
+        item.lines = item.group.lines(item.piece, self.width)
         item.version = item.piece.version
         self._rendered[item] = len(item.lines)
         self._lines += len(item.lines)
@@ -221,7 +383,9 @@ class BlockLayout:
         """A line of a piece that has been measured."""
         item = self._items[at]
         offset -= item.has_gap
-        if item.lines is None or offset < 0 or offset >= len(item.lines):
+        if offset < 0:
+            return item.group.before
+        if item.lines is None or offset >= len(item.lines):
             return ()
         return item.lines[offset]
 
@@ -229,21 +393,40 @@ class BlockLayout:
         """Whether the first line of a piece is an empty one that parts it from what is before."""
         return self._items[at].has_gap
 
-    def block(self, at: int) -> Block:
+    def block(self, at: int) -> ShownBlock:
         """The block at a place."""
         return self._items[at].group.block
+
+    @property
+    def blocks(self) -> list[ShownBlock]:
+        """The blocks that are shown, from the first to the last."""
+        return [group.block for group in self._groups]
 
     def part(self, at: int) -> int:
         """Which piece of its block stands at a place."""
         return self._items[at].group.items.index(self._items[at])
 
-    def find(self, block: Block, part: int = 0) -> int | None:
-        """The place of a piece of a block, if the block is there."""
+    def find(self, block: ShownBlock, part: int = 0) -> int | None:
+        """The place of a piece of a block, if the block is shown."""
         at = 0
         for group in self._groups:
             if group.block is block:
                 return at + min(part, len(group.items) - 1)
             at += len(group.items)
+        return None
+
+    def find_holder(self, block: Block) -> ShownBlock | None:
+        """What hides a block: the run it is in, or the last call above it that is shown."""
+        shown = {id(group.block) for group in self._groups}
+        runs = [one for group in self._groups if isinstance(one := group.block, RunBlock)]
+        held: Block | None = block
+        for _ in range(_DEEPEST * 2):
+            if held is None or id(held) in shown:
+                return held
+            for run in runs:
+                if any(call is held for call in run.calls):
+                    return run
+            held = self._shown.card_of(held)
         return None
 
     def _forget(self, item: _Item) -> None:

@@ -10,9 +10,11 @@ from typing import TypeAlias
 from rich.cells import cell_len, chop_cells
 
 __all__ = [
+    "READING_WIDTH",
     "GrowingLines",
     "Line",
     "LineWrapper",
+    "LinkRole",
     "Span",
     "clip",
     "compile_pattern",
@@ -30,6 +32,28 @@ __all__ = [
 Span: TypeAlias = tuple[str, str]
 """Text without any end of line, and the name of its role."""
 Line: TypeAlias = tuple[Span, ...]
+READING_WIDTH = 100
+"""Cells of a line of text for reading, at the most; code, changes, tables and output take all."""
+
+
+class LinkRole(str):
+    """The role ``link`` with where the link goes, which a terminal opens."""
+
+    __slots__ = ("target",)
+    target: str
+
+    def __new__(cls, target: str) -> "LinkRole":
+        """A role for one target."""
+        role = super().__new__(cls, "link")
+        role.target = target
+        return role
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LinkRole) and self.target == other.target
+
+    def __hash__(self) -> int:
+        return hash(("link", self.target))
+
 
 _WORDS = re.compile(r"\s+|[^\s]+")
 

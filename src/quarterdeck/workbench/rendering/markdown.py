@@ -2,38 +2,68 @@
 out.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
+from ..sanitize import sanitize_text
 from .code import highlight_code
-from .lines import Line, Span, indented, plain, width_of, wrap
+from .lines import READING_WIDTH, Line, LinkRole, Span, indented, plain, width_of, wrap
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-__all__ = ["LONGEST", "is_markdown_loaded", "load_markdown", "markdown_lines", "table_lines"]
+__all__ = [
+    "LONGEST",
+    "CodeText",
+    "code_label",
+    "find_code",
+    "is_markdown_loaded",
+    "load_markdown",
+    "markdown_lines",
+    "table_lines",
+]
 
 _GAP = 2
 _LEAST = 4
 
 
-def table_lines(rows: Sequence[Sequence[list[Span]]], width: int) -> list[Line]:
-    """The lines of a table whose first row is its head."""
+def table_lines(
+    rows: Sequence[Sequence[list[Span]]], width: int, sides: Sequence[str] = ()
+) -> list[Line]:
+    """The lines of a table whose first row is its head.
+
+    ``sides``: where the words of each column stand: ``left``, ``right`` or ``center``. What has no
+    room beside each other stands below each other, row by row, each cell behind its head.
+    """
     count = max(map(len, rows), default=0)
     if not count:
         return []
     if count * (_LEAST + _GAP) > width:
-        return [line for row in rows for cell in row for line in wrap(cell, width)]
+        return list(_records(rows, width))
     widths = _widths(rows, count, width)
     lines: list[Line] = []
     for number, row in enumerate(rows):
-        lines.extend(_row(row, widths))
+        lines.extend(_row(row, widths, sides))
         if number == 0:
             lines.append((("─" * (sum(widths) + _GAP * (count - 1)), "faint"),))
     return lines
+
+
+def _records(rows: Sequence[Sequence[list[Span]]], width: int) -> Iterator[Line]:
+    head = [" ".join(text for text, _ in cell) for cell in rows[0]]
+    if len(rows) == 1:
+        yield from (line for cell in rows[0] for line in wrap(cell, width))
+    for number, row in enumerate(rows[1:]):
+        if number:
+            yield ()
+        for at, cell in enumerate(row):
+            name = head[at] if at < len(head) else ""
+            label: list[Span] = [(f"{name}: ", "faint")] if name else []
+            yield from wrap([*label, *cell], width)
 
 
 def _widths(rows: Sequence[Sequence[list[Span]]], count: int, width: int) -> list[int]:
@@ -51,22 +81,30 @@ def _widths(rows: Sequence[Sequence[list[Span]]], count: int, width: int) -> lis
     return widths
 
 
-def _row(row: Sequence[list[Span]], widths: list[int]) -> list[Line]:
+def _row(row: Sequence[list[Span]], widths: list[int], sides: Sequence[str]) -> list[Line]:
     cells = [wrap(cell, size) for cell, size in zip(row, widths, strict=False)]
     height = max(map(len, cells), default=0)
     lines: list[Line] = []
     for level in range(height):
         line: list[Span] = []
-        for cell, size in zip(cells, widths, strict=False):
+        for at, (cell, size) in enumerate(zip(cells, widths, strict=False)):
             part = cell[level] if level < len(cell) else ()
-            line += [*part, (" " * (size - width_of(part) + _GAP), "text")]
-        lines.append(tuple(line))
+            room = max(0, size - width_of(part))
+            side = sides[at] if at < len(sides) else "left"
+            left = room if side == "right" else room // 2 if side == "center" else 0
+            gap = _GAP if at < len(cells) - 1 else 0
+            line += [(" " * left, "text"), *part, (" " * (room - left + gap), "text")]
+        lines.append(tuple(span for span in line if span[0]))
     return lines
 
 
 LONGEST = 100_000
 """Characters; what is longer is shown as plain text, which takes less time."""
 
+_SAFE_TARGET = re.compile(r"(?:https?://|file:///)[!-~]{1,2000}")
+"""What a terminal may open: no other scheme, and nothing that could end the escape sequence."""
+_BARE_TARGET = re.compile(r"(?:https?://|file:///)[^\s<>\"'`|\\^{}]*[^\s<>\"'`|\\^{}.,;:!?)\]]")
+_TASK = re.compile(r"\[([ xX])\] ")
 _INLINE = {"strong": "strong", "em": "emphasis", "s": "struck", "link": "link"}
 
 
@@ -90,9 +128,31 @@ def load_markdown() -> None:
     _parser()
 
 
+class CodeText(NamedTuple):
+    """Some code of a message, as it was written."""
+
+    language: str
+    text: str
+
+
+def find_code(source: str) -> list[CodeText]:
+    """The code blocks of a message, wherever they are nested. Blocks: a message may be long."""
+    return [
+        CodeText(token.info.strip().split(" ")[0], token.content)
+        for token in _parser().parse(source)
+        if token.type in ("fence", "code_block") and token.content
+    ]
+
+
+def code_label(language: str, width: int) -> list[Line]:
+    """What stands above some code: its language, as it was written; nothing if it has none."""
+    return wrap([(language, "faint")], width) if language else []
+
+
 def markdown_lines(source: str, width: int) -> list[Line]:
     """The lines of a message of at most ``width`` cells each."""
     if len(source) > LONGEST:
+        width = min(width, READING_WIDTH)
         return [line for text in source.split("\n") for line in wrap([(text, "text")], width)]
     page = _Page(width)
     page.write(_parser().parse(source))
@@ -127,6 +187,7 @@ class _Page:
         match token.type:
             case "inline":
                 heading = opening is not None and opening.type == "heading_open"
+                self._task(token)
                 self._text(_spans(token.children or [], "heading" if heading else "text"))
             case "fence" | "code_block":
                 self._gap(token)
@@ -158,7 +219,7 @@ class _Page:
                 self._before.append((" " * len(mark), "text"))
             case "blockquote_open":
                 self._gap(token)
-                self._before.append(("▌ ", "faint"))
+                self._before.append(("│ ", "faint"))
                 self._is_first = True
             case "list_item_close" | "blockquote_close":
                 self._before.pop()
@@ -168,7 +229,23 @@ class _Page:
 
     @property
     def _room(self) -> int:
-        return max(10, self._width - width_of(tuple(self._before)))
+        """The cells for code and tables."""
+        return max(min(10, self._width), self._width - width_of(tuple(self._before)))
+
+    @property
+    def _reading_room(self) -> int:
+        return min(self._room, max(10, READING_WIDTH - width_of(tuple(self._before))))
+
+    def _task(self, token: "Token") -> None:
+        """Let the box of a task be its bullet."""
+        first = token.children[0] if token.children else None
+        if self._bullet is None or first is None or first.type != "text":
+            return
+        if task := _TASK.match(first.content):
+            self._bullet = ("☐ " if task[1] == " " else "☑ ", "bullet")
+            first.content = first.content[task.end() :]
+            if self._before:
+                self._before[-1] = ("  ", "text")
 
     def _gap(self, token: "Token") -> None:
         """An empty line between blocks, but not within tight lists or at the top."""
@@ -182,11 +259,11 @@ class _Page:
         line: list[Span] = []
         for text, role in spans:
             if text == "\n":
-                self._put(wrap(line, self._room))
+                self._put(wrap(line, self._reading_room))
                 line = []
             else:
                 line.append((text, role))
-        self._put(wrap(line, self._room))
+        self._put(wrap(line, self._reading_room))
 
     def _put(self, lines: list[Line]) -> None:
         self._is_first = False
@@ -199,7 +276,7 @@ class _Page:
     def _code(self, token: "Token") -> None:
         info = token.info.strip()
         if info:
-            self._put(wrap([(info, "faint")], self._room))
+            self._put(code_label(info, self._room))
         for line in highlight_code(token.content.rstrip("\n"), info.split(" ")[0]):
             self._put(list(indented(wrap(line, self._room - 2), ("  ", "code"), ("  ", "code"))))
 
@@ -207,12 +284,15 @@ class _Page:
         if self.lines:
             self.lines.append(tuple(self._before))
         rows: list[list[list[Span]]] = []
+        sides: list[str] = []
         for token in tokens:
             if token.type == "tr_open":
                 rows.append([])
+            elif token.type == "th_open":
+                sides.append(str(token.attrs.get("style", "")).rpartition(":")[2] or "left")
             elif token.type == "inline":
                 rows[-1].append(_spans(token.children or [], "strong" if len(rows) == 1 else ""))
-        self._put(table_lines(rows, self._room))
+        self._put(table_lines(rows, self._room, sides))
 
 
 def _spans(tokens: "list[Token]", base: str) -> list[Span]:
@@ -227,8 +307,9 @@ def _spans(tokens: "list[Token]", base: str) -> list[Span]:
         elif kind == "code_inline":
             spans.append((token.content, "code"))
         elif kind == "link_open":
-            roles.append("link")
             targets.append(str(token.attrs.get("href", "")))
+            is_safe = _SAFE_TARGET.fullmatch(targets[-1]) is not None
+            roles.append(LinkRole(targets[-1]) if is_safe else "link")
             spans.append(("", "link"))
         elif kind == "link_close":
             roles.pop()
@@ -243,17 +324,28 @@ def _spans(tokens: "list[Token]", base: str) -> list[Span]:
 
 
 def _shown(content: str, role: str) -> list[Span]:
-    """Text, with its ends of lines as spans of their own."""
+    """Text, with its ends of lines as spans of their own, and addresses in it as links."""
     first, *others = content.split("\n")
-    spans = [(first, role)]
+    spans = _linked(first, role)
     for line in others:
-        spans += [("\n", "text"), (line, role)]
+        spans += [("\n", "text"), *_linked(line, role)]
     return spans
 
 
-def _add_target(spans: list[Span], target: str) -> None:
-    from ..sanitize import sanitize_text
+def _linked(text: str, role: str) -> list[Span]:
+    if "://" not in text or role == "link" or isinstance(role, LinkRole):
+        return [(text, role)]
+    spans: list[Span] = []
+    at = 0
+    for found in _BARE_TARGET.finditer(text):
+        if not _SAFE_TARGET.fullmatch(found[0]):
+            continue
+        spans += [(text[at : found.start()], role), (found[0], LinkRole(found[0]))]
+        at = found.end()
+    return [*(span for span in spans if span[0]), (text[at:], role)]
 
+
+def _add_target(spans: list[Span], target: str) -> None:
     begin = max(n for n, span in enumerate(spans) if span == ("", "link"))
     label = "".join(text for text, _ in spans[begin:])
     del spans[begin]

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..sanitize import sanitize_text
-from ..stores.blocks import Block, PromptBlock, TextBlock
-from .blocks import block_lines, guess_height, left_note
+from ..stores.blocks import PromptBlock, ShownBlock, TextBlock
+from .blocks import block_lines, fill_prompt, guess_height, left_note
 from .code import highlight_code
-from .lines import GrowingLines, Line, Span, indented, wrap
-from .markdown import markdown_lines
+from .lines import READING_WIDTH, GrowingLines, Line, Span, indented, wrap
+from .markdown import code_label, markdown_lines
 
 __all__ = ["LONGEST", "BlockPiece", "BlockPieces", "TextCut", "TextSplitter", "is_long_block"]
 
@@ -180,17 +180,15 @@ class TextSplitter:
 _SIGNS: dict[str, tuple[Span, str]] = {
     "prompt": (("❯ ", "prompt-sign"), "prompt"),
     "thought": (("✻ ", "thought"), "thought"),
-    "user": (("❯ ", "prompt"), "prompt"),
+    "user": (("❯ ", "prompt-sign"), "prompt"),
 }
-_NESTED: Span = ("┆ ", "faint")
-"""Stands before what a sub-agent says."""
 
 
 @dataclass(slots=True, eq=False)
 class BlockPiece:
     """Some lines of a block; ``version`` counts its changes."""
 
-    block: Block
+    block: ShownBlock
     cut: TextCut | None = None
     """None: all of the block."""
     sign: Span | None = None
@@ -214,16 +212,15 @@ class BlockPiece:
         """About how many lines it takes, without rendering it."""
         if self.cut is None:
             return guess_height(self.block, width)
+        width = min(width, READING_WIDTH)
         return 1 + len(self.cut.text) // max(1, width) + self.cut.text.count("\n")
 
     def lines(self, width: int) -> list[Line]:
         """Its lines of at most ``width`` cells each."""
-        nested = getattr(self.block, "parent", None) is not None
-        room = max(8, width - 2 * nested)
-        lines = self._lines(room)
+        lines = self._lines(width)
         if self.note:
-            lines += wrap([(self.note, "faint")], room)
-        return list(indented(lines, _NESTED, _NESTED)) if nested else lines
+            lines += wrap([(self.note, "faint")], width)
+        return lines
 
     def _lines(self, width: int) -> list[Line]:
         if self.tail is not None:
@@ -232,8 +229,11 @@ class BlockPiece:
             return block_lines(self.block, width)
         if self.role != "text":
             parts = [(text, self.role) for text in self.cut.text.split("\n")]
-            lines = [line for part in parts for line in wrap([part], width - 2)]
-            return list(indented(lines, self.sign or ("  ", self.role), ("  ", self.role)))
+            room = min(width - 7 * (self.role == "prompt" and width >= 30), READING_WIDTH) - 2
+            lines = [line for part in parts for line in wrap([part], room)]
+            signed = list(indented(lines, self.sign or ("  ", self.role), ("  ", self.role)))
+            time = self.block.time if self.sign is not None else 0
+            return fill_prompt(signed, time, width) if self.role == "prompt" else signed
         return _cut_lines(self.cut, width)
 
 
@@ -241,9 +241,9 @@ def _cut_lines(cut: TextCut, width: int) -> list[Line]:
     if cut.kind == "markdown":
         return markdown_lines(cut.text, width)
     if cut.kind == "plain":
-        return wrap([(cut.text, "text")], width)
+        return wrap([(cut.text, "text")], min(width, READING_WIDTH))
     before: Span = ("  ", "code")
-    lines = wrap([(cut.language, "faint")], width) if cut.language else []
+    lines = code_label(cut.language, width)
     for line in highlight_code(cut.text, cut.lexer):
         lines += indented(wrap(line, width - 2), before, before)
     return lines
@@ -260,7 +260,7 @@ class _Tail:
 
     def lines(self, width: int) -> list[Line]:
         """Its lines at this moment."""
-        room = width - 2 if self.is_code else width
+        room = width - 2 if self.is_code else min(width, READING_WIDTH)
         if self._growing is None or self._growing.width != room:
             self._growing = GrowingLines(room, "code" if self.is_code else "text")
             self._taken = 0
@@ -274,7 +274,7 @@ class _Tail:
 class BlockPieces:
     """The pieces of one block; those that are complete stay the same while it grows."""
 
-    block: Block
+    block: ShownBlock
     items: list[BlockPiece] = field(default_factory=list[BlockPiece])
     _splitter: TextSplitter = field(default_factory=TextSplitter)
     _taken: int = 0
@@ -340,7 +340,7 @@ class BlockPieces:
             self.items[-1].note = left_note(block.left)
 
 
-def is_long_block(block: Block) -> bool:
+def is_long_block(block: ShownBlock) -> bool:
     """Whether a block is shown in more than one piece."""
     if isinstance(block, TextBlock) and block.kind == "message":
         return not block.is_whole or block.size > LONGEST

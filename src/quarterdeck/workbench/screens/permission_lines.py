@@ -2,14 +2,20 @@
 parts marked, and the choices. Whatever an agent wrote stays literal.
 """
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from quarterdeck.wire.tool_calls import Diff
 
-from ..rendering.code import LONGEST_DIFF, diff_counts, highlight_code
+from ..rendering.code import highlight_code
+from ..rendering.diffs import (
+    LONGEST_DIFF,
+    change_rows,
+    count_changed_lines,
+    draw_change,
+    patch_lines,
+)
 from ..rendering.lines import Line, Span, clip, indented, plain, width_of, wrap
 from ..sanitize import sanitize_line, sanitize_text
 from .permission_model import CardChoice, CardChoices, PermissionRisk, PermissionSummary
@@ -57,9 +63,9 @@ def request_lines(summary: PermissionSummary, width: int, home: str = "") -> lis
     if summary.command is not None:
         lines += _fit(_command(summary.command, summary.risks), width)
     for change in summary.changes:
-        lines += _fit(_change(change, summary.directory or ""), width)
+        lines += _change(change, summary.directory or "", width)
     if summary.patch:
-        lines += _fit(_patch(summary.patch), width)
+        lines += _fit(patch_lines(summary.patch), width)
     lines, where = _beside(lines, where, width)
     lines += _fit(_rest(summary, where), width)
     return lines
@@ -102,58 +108,23 @@ def _beside(lines: list[Line], where: str, width: int) -> tuple[list[Line], str]
     return [(*lines[0], (" " * room, "text"), (words, "faint")), *lines[1:]], ""
 
 
-def _change(change: Diff, directory: str) -> Iterator[Line]:
+def _change(change: Diff, directory: str, width: int) -> Iterator[Line]:
     """A difference with the numbers of its lines, in the colours of its language.
 
     The file is named from the directory on, which stands beside it.
     """
     old, new = change.old_text, change.new_text
-    added, removed = diff_counts(old, new)
+    added, removed = count_changed_lines(old, new)
     kind = "new file" if old is None else ""
     counts = f"  {kind}  +{added} −{removed}" if kind else f"  +{added} −{removed}"
     path = change.path.removeprefix(f"{directory}/") if directory else change.path
-    yield (*plain(sanitize_text(path), "strong"), (counts, "faint"))
+    yield from wrap((*plain(sanitize_text(path), "strong"), (counts, "faint")), width)
     if len(old or "") + len(new) > LONGEST_DIFF:
         yield plain("this change is too large to show here", "faint")
         return
-    language = _language(change.path)
-    before = _coloured(old or "", language)
-    after = _coloured(new, language)
-    texts = [["".join(word for word, _ in line) for line in side] for side in (before, after)]
-    matcher = difflib.SequenceMatcher(None, *texts, autojunk=True)
-    digits = len(str(max(len(before), len(after), 1)))
-    for number, group in enumerate(matcher.get_grouped_opcodes(_AROUND)):
-        if number:
-            yield plain("⋯", "faint")
-        for tag, a, b, c, d in group:
-            if tag == "equal":
-                yield from _numbered(after[c:d], c, digits, " ", "")
-                continue
-            yield from _numbered(before[a:b], a, digits, "-", "diff-line-removed")
-            yield from _numbered(after[c:d], c, digits, "+", "diff-line-added")
-
-
-def _coloured(text: str, language: str) -> list[Line]:
-    if not text:
-        return []
-    lines = highlight_code(sanitize_text(text), language)
-    return lines[:-1] if lines and not lines[-1] else lines
-
-
-def _numbered(
-    lines: Iterable[Line], first: int, digits: int, sign: str, background: str
-) -> Iterator[Line]:
-    signs = {"+": "diff-added", "-": "diff-removed"}
-    for number, line in enumerate(lines, first + 1):
-        spans = [(words, f"{role}/{background}" if background else role) for words, role in line]
-        gutter = (f"{number:>{digits}} ", "faint")
-        yield (gutter, (f"{sign} ", signs.get(sign, "faint")), *spans)
-
-
-def _patch(patch: str) -> Iterator[Line]:
-    roles = {"+": "diff-added", "-": "diff-removed", "@": "faint", "*": "strong"}
-    for line in sanitize_text(patch.rstrip("\n")).split("\n"):
-        yield plain(line, roles.get(line[:1], "text"))
+    rows = change_rows(change.path, old, new, around=_AROUND)
+    digits = len(str(max(*(text.count("\n") for text in (old or "", new)), 0) + 1))
+    yield from draw_change(rows, width, digits=digits)
 
 
 def _rest(summary: PermissionSummary, where: str) -> Iterator[Line]:
@@ -252,19 +223,6 @@ def hint_words(choices: CardChoices, queue: RequestQueue, *, is_more: bool) -> s
     if queue.alike:
         words.append(f"A allow all {len(queue.alike) + 1}")
     return " · ".join([*words, "esc later"])
-
-
-def _language(path: str) -> str:
-    """The language of a file's name; asks no plugin, because that reads the disk."""
-    from fnmatch import fnmatch
-
-    from pygments.lexers import get_all_lexers
-
-    name = path.rpartition("/")[2]
-    for _, aliases, patterns, _ in get_all_lexers(plugins=False):
-        if aliases and any(fnmatch(name, pattern) for pattern in patterns):
-            return aliases[0]
-    return ""
 
 
 def _tilde(path: str, home: str) -> str:

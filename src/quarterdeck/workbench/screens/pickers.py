@@ -1,4 +1,4 @@
-"""Screens to choose from a list: layouts, terminals, themes."""
+"""Screens to choose from a list: layouts, prompts, terminals, themes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,13 +10,17 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
+from quarterdeck.wire.clock import format_local_time
+from quarterdeck.wire.errors import QuarterdeckError
+
 from ..preferences.themes.apply import ThemeError, apply_theme
 from ..preferences.themes.files import FoundTheme
 from ..rendering.glyphs import FAILED
 from ..rendering.lines import Line
-from ..sanitize import sanitize_line
+from ..sanitize import sanitize_line, sanitize_text
 from ..terminal.command_line import format_command_line
 from ..widgets.picker import Picker
+from ..widgets.transcript_position import read_prompts
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -24,7 +28,10 @@ if TYPE_CHECKING:
 
     from quarterdeck.fleet.api import TerminalInfo
 
-__all__ = ["LayoutsScreen", "TerminalsScreen", "ThemeChoice", "ThemesScreen"]
+    from ..stores.blocks import PromptBlock
+    from ..stores.transcript import TranscriptStore
+
+__all__ = ["LayoutsScreen", "PromptsScreen", "TerminalsScreen", "ThemeChoice", "ThemesScreen"]
 
 
 class _Layouts(Picker):
@@ -72,6 +79,69 @@ class LayoutsScreen(ModalScreen[str | None]):
     def _chosen(self, event: Picker.Chosen) -> None:
         event.stop()
         self.dismiss(event.key)
+
+
+class _Prompts(Picker):
+    def __init__(self) -> None:
+        super().__init__(id="prompts")
+        self.prompts: list[PromptBlock] = []
+
+    def rows(self, width: int) -> list[tuple[str, Line]]:
+        """See ``Picker``."""
+        return [(str(prompt.first), _prompt_line(prompt)) for prompt in self.prompts]
+
+
+def _prompt_line(prompt: "PromptBlock") -> Line:
+    origin = "" if prompt.origin == "person" else f"({prompt.origin}) "
+    words = sanitize_line(prompt.text.strip().split("\n")[0], 300)
+    clock = format_local_time(prompt.time, "%d %b %H:%M") if prompt.time else ""
+    return ((f"{clock:<13}", "faint"), (f"{origin}{words}", "text"))
+
+
+class PromptsScreen(ModalScreen[int | None]):
+    """Gives the record of a prompt to go to, or None.
+
+    Args:
+        store: the transcript; its earlier prompts are read while the list is shown.
+        here: the record at the top of the view: the cursor is on the prompt before that.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,p", "dismiss(None)", "cancel")]
+
+    def __init__(self, store: "TranscriptStore", here: int) -> None:
+        super().__init__()
+        self._store = store
+        self._here = here
+
+    def compose(self) -> ComposeResult:
+        """The parts."""
+        with Vertical(id="box") as box:
+            box.border_title = "prompts"
+            box.border_subtitle = "enter go to · esc cancel"
+            yield _Prompts()
+
+    def on_mount(self) -> None:
+        """Let keys choose, and read."""
+        self.query_one(_Prompts).focus()
+        self.run_worker(self._read(), group="prompts")
+
+    async def _read(self) -> None:
+        rows = self.query_one(_Prompts)
+        try:
+            async for found in read_prompts(self._store):
+                known = {prompt.first: prompt for prompt in (*rows.prompts, *found)}
+                rows.prompts = [known[seq] for seq in sorted(known)]
+                rows.update()
+                earlier = [seq for seq in known if seq <= self._here]
+                if rows.cursor is None and known:
+                    rows.place(str(max(earlier, default=min(known))))
+        except QuarterdeckError as error:
+            self.notify(sanitize_text(str(error)), severity="error", markup=False)
+
+    @on(Picker.Chosen, "#prompts")
+    def _chosen(self, event: Picker.Chosen) -> None:
+        event.stop()
+        self.dismiss(int(event.key))
 
 
 class _Terminals(Picker):

@@ -3,12 +3,14 @@
 Taking in a record again changes nothing, so that pages may overlap.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never
 
 from msgspec import UNSET
 
-from quarterdeck.wire.content import ImageContent
+from quarterdeck.wire.call_text import find_exit_status
+from quarterdeck.wire.content import ContentBlock, ImageContent, read_image_facts
 from quarterdeck.wire.conversation import TextPart
 from quarterdeck.wire.event_text import NameFinder, Severity, describe_content, describe_event
 from quarterdeck.wire.events import (
@@ -79,10 +81,12 @@ from .blocks import (
     truncate_text,
 )
 
-__all__ = ["MOST_OUTPUT", "BlockBuilder", "end_command"]
+__all__ = ["MOST_OUTPUT", "BlockBuilder", "collect_edits", "count_inner_calls", "end_command"]
 
 MOST_OUTPUT = 64_000
 """Characters of a terminal's output that are kept in memory; the log has all of it."""
+_DEEPEST = 8
+"""Sub-agents of sub-agents, beyond which no call is looked for."""
 _PLAIN = ("title", "name", "kind", "status", "locations", "raw_input", "raw_output")
 
 
@@ -110,6 +114,8 @@ class BlockBuilder:
     """Characters of one text that are kept; None: all."""
     find_name: NameFinder = lambda _: None
     """The name of another agent."""
+    cwd: str = ""
+    """Where the agent works, if that is known."""
 
     def take(self, record: Record) -> None:
         """Take in the next record; one that is in already does nothing."""
@@ -130,10 +136,19 @@ class BlockBuilder:
         """Note that a block changed."""
         block.version += 1
         block.last = max(block.last, seq)
+        self._tell_cards(block)
 
     def add(self, block: Block) -> None:
         """Put a block at the end."""
         self.blocks.append(block)
+        self._tell_cards(block)
+
+    def _tell_cards(self, block: Block) -> None:
+        """Let the call whose sub-agent did it know, and those above that."""
+        inner = block
+        for card in _cards_above(self.calls, block):
+            card.inner, inner = inner, card
+            card.version += 1
 
     def cut_output(self, output: str) -> str:
         """As much of a terminal's output as is kept."""
@@ -167,6 +182,7 @@ class BlockBuilder:
             block = TextBlock(
                 first=record.seq,
                 last=record.seq,
+                time=record.time,
                 kind=kind,
                 message=event.message,
                 parent=record.parent,
@@ -175,7 +191,8 @@ class BlockBuilder:
             self.add(block)
         elif record.seq <= block.last:
             return
-        block.add(describe_content(event.content), self.most)
+        block.add(_describe(event.content), self.most)
+        block.ended = record.time
         self.touch(block, record.seq)
 
     def _open_text(self, kind: str, message: str | None, parent: str | None) -> TextBlock | None:
@@ -191,13 +208,13 @@ class BlockBuilder:
     def _end_text(self) -> None:
         if self.blocks and isinstance(last := self.blocks[-1], TextBlock) and not last.is_whole:
             last.is_whole = True
-            self.touch(last, last.last)
+            last.version += 1
 
     def _event(self, record: Record, event: Event) -> None:
         assert not isinstance(event, WorktreeEvent)
         match event:
             case Prompted():
-                self._prompt(record.seq, event)
+                self._prompt(record, event)
             case ToolCallStarted() | ToolCallUpdated() | ToolCallEnded():
                 _apply_call(self, record, event)
             case TerminalExited():
@@ -205,7 +222,7 @@ class BlockBuilder:
             case CommandStarted():
                 _apply_command(self, record, event)
             case PermissionAsked() | PermissionAnswered():
-                _apply_permission(self, event, record.seq)
+                _apply_permission(self, record, event)
             case PlanChanged(entries=entries):
                 self._plan(record, entries)
             case TurnStarted() | TurnEnded():
@@ -256,23 +273,32 @@ class BlockBuilder:
             case _:
                 assert_never(event)
 
-    def _prompt(self, seq: int, event: Prompted) -> None:
-        text = "\n".join(map(describe_content, event.content))
+    def _prompt(self, record: Record, event: Prompted) -> None:
+        text = "\n".join(map(_describe, event.content))
         shown = text[: self.most]
-        left = len(text) - len(shown)
-        block = PromptBlock(first=seq, last=seq, text=shown, left=left, origin=event.origin)
-        block.steers = event.steers
+        block = PromptBlock(
+            first=record.seq,
+            last=record.seq,
+            time=record.time,
+            text=shown,
+            left=len(text) - len(shown),
+            origin=event.origin,
+            steers=event.steers,
+        )
         self.add(block)
 
     def _describe(self, record: Record, event: Event) -> None:
+        if isinstance(event, SessionOpened):
+            self.cwd = event.cwd
         if (note := describe_event(event, self.find_name)) is not None:
             self._end_text()
             self._note(record, note.text, note.severity)
 
     def _note(self, record: Record, text: str, severity: Severity) -> None:
         seq, parent = record.seq, record.parent
-        text = text[: self.most]
-        self.add(NoteBlock(first=seq, last=seq, text=text, severity=severity, parent=parent))
+        note = NoteBlock(first=seq, last=seq, text=text[: self.most], severity=severity)
+        note.time, note.parent = record.time, parent
+        self.add(note)
 
     def _turn(self, record: Record, event: TurnStarted | TurnEnded) -> None:
         if isinstance(event, TurnStarted):
@@ -287,6 +313,7 @@ class BlockBuilder:
             cost=event.cost,
             began=self.began,
             ended=record.time,
+            edits=collect_edits(self.blocks, self.began[0] if self.began is not None else 0),
             parent=record.parent,
         )
         if self.is_before_turns:
@@ -301,7 +328,9 @@ class BlockBuilder:
             self.touch(block, record.seq)
             return
         seq = record.seq
-        self.add(PlanBlock(first=seq, last=seq, entries=entries, parent=record.parent))
+        block = PlanBlock(first=seq, last=seq, entries=entries, parent=record.parent)
+        block.time = record.time
+        self.add(block)
 
     def plan(self, parent: str | None) -> PlanBlock | None:
         """The plan that a new one would replace: the last since the last prompt."""
@@ -322,6 +351,8 @@ def _apply_call(
     block = _block(builder, event.call, record.seq, record.parent)
     if isinstance(event, ToolCallStarted):
         block.is_cut = False
+        block.time = block.time or record.time
+        block.began = record.time
     for name in _PLAIN:
         value = getattr(event, name, UNSET)
         if value is not UNSET:
@@ -329,11 +360,13 @@ def _apply_call(
     if isinstance(event, ToolCallEnded):
         block.reason = event.reason
         block.is_asking = False
+        block.ended = record.time
+        block.exit = block.exit or find_exit_status(event)
         if event.result is not None and not block.texts and not block.diffs:
             block.texts = tuple(
                 truncate_text(part.text, builder.most)
                 if isinstance(part, TextPart)
-                else describe_content(ImageContent(data=part.data, mime_type=part.mime_type))
+                else _describe(ImageContent(data=part.data, mime_type=part.mime_type))
                 for part in event.result.content
             )
     if event.content is not UNSET:
@@ -385,12 +418,13 @@ def end_command(block: ToolBlock, event: TerminalExited) -> None:
 
 
 def _apply_permission(
-    builder: BlockBuilder, event: PermissionAsked | PermissionAnswered, seq: int
+    builder: BlockBuilder, record: Record, event: PermissionAsked | PermissionAnswered
 ) -> None:
     """Permission is asked for, given or refused."""
-    block = _block(builder, event.call, seq, None)
+    block = _block(builder, event.call, record.seq, None)
     if isinstance(event, PermissionAsked):
         block.is_asking = True
+        block.time = block.time or record.time
         block.asked = event.title
         block.name = block.name or event.name
         block.kind = event.kind if block.kind == "other" else block.kind
@@ -400,7 +434,8 @@ def _apply_permission(
     else:
         block.is_asking = False
         block.decision = _decision(event)
-    builder.touch(block, seq)
+        block.began = record.time  # the time that a person took is not the call's
+    builder.touch(block, record.seq)
 
 
 def _decision(event: PermissionAnswered) -> str:
@@ -414,6 +449,10 @@ def _block(builder: BlockBuilder, id_: str, seq: int, parent: str | None) -> Too
     block = builder.calls.get(id_)
     if block is None:
         block = ToolBlock(first=seq, last=seq - 1, call=id_, is_cut=True, parent=parent)
+        block.cwd = builder.cwd
+        card = builder.calls.get(parent) if parent is not None else None
+        if card is not None:
+            card.inner_calls += 1
         builder.calls[id_] = block
         builder.add(block)
     return block
@@ -422,10 +461,57 @@ def _block(builder: BlockBuilder, id_: str, seq: int, parent: str | None) -> Too
 def _content(builder: BlockBuilder, block: ToolBlock, items: tuple[ToolCallContent, ...]) -> None:
     block.diffs = tuple(item for item in items if isinstance(item, Diff))
     block.texts = tuple(
-        truncate_text(describe_content(item.content), builder.most)
+        truncate_text(_describe(item.content), builder.most)
         for item in items
         if isinstance(item, ContentItem)
     )
     block.terminals = tuple(item.terminal_id for item in items if isinstance(item, TerminalItem))
     for terminal in block.terminals:
         builder.terminals[terminal] = block
+
+
+def _describe(content: ContentBlock) -> str:
+    """A block of content as text; of an image also what its first bytes say."""
+    if not isinstance(content, ImageContent):
+        return describe_content(content)
+    facts = read_image_facts(content.data)
+    name = f" {content.uri}" if content.uri else ""
+    words = describe_content(content).removesuffix("]")
+    return f"{words}, {facts or 'not readable as an image'}{name}]"
+
+
+def collect_edits(blocks: Sequence[Block], since: int) -> tuple[Diff, ...]:
+    """What finished calls after a record changed, oldest first; ends at an earlier turn's end."""
+    found: list[Diff] = []
+    for block in reversed(blocks):
+        if block.first < since or isinstance(block, EndBlock):
+            break
+        if isinstance(block, ToolBlock) and block.status == "completed":
+            found += reversed(block.diffs)
+    return tuple(reversed(found))
+
+
+def count_inner_calls(builder: BlockBuilder) -> None:
+    """Count the calls of sub-agents anew, and find what each did last."""
+    nested = [block for block in builder.blocks if getattr(block, "parent", None) is not None]
+    for card in builder.calls.values():
+        if card.inner is not None:
+            card.inner, card.inner_calls = None, 0
+            card.version += 1
+    for block in sorted(nested, key=lambda block: block.last):
+        inner = block
+        for at, card in enumerate(_cards_above(builder.calls, block)):
+            card.inner, inner = inner, card
+            card.inner_calls += not at and isinstance(block, ToolBlock)
+            card.version += 1
+
+
+def _cards_above(calls: Mapping[str, ToolBlock], block: Block) -> Iterator[ToolBlock]:
+    """The call whose sub-agent did something, the call of that one's, and so on."""
+    below, parent = block, getattr(block, "parent", None)
+    for _ in range(_DEEPEST):
+        card = calls.get(parent) if parent is not None else None
+        if card is None or card is below or card is block:
+            return
+        yield card
+        below, parent = card, card.parent

@@ -19,9 +19,13 @@ __all__ = [
     "NoteBlock",
     "PlanBlock",
     "PromptBlock",
+    "RunBlock",
+    "ShownBlock",
     "TextBlock",
     "ToolBlock",
+    "can_join_run",
     "format_json",
+    "has_failed",
     "text_of_block",
     "truncate_text",
     "weigh_block",
@@ -40,6 +44,8 @@ class PromptBlock:
     first: int
     last: int
     version: int = 0
+    time: int = 0
+    """Microseconds since the epoch; 0 in any block: not known."""
     text: str
     left: int = 0
     """Characters that are not in ``text``."""
@@ -56,6 +62,10 @@ class TextBlock:
     first: int
     last: int
     version: int = 0
+    time: int = 0
+    """When its first part came."""
+    ended: int = 0
+    """When its last part came."""
     kind: Literal["message", "thought", "user"]
     message: str | None = None
     is_whole: bool = False
@@ -106,6 +116,12 @@ class ToolBlock:
     first: int
     last: int
     version: int = 0
+    time: int = 0
+    began: int = 0
+    """When it started, or was allowed; 0: not known."""
+    ended: int = 0
+    cwd: str = ""
+    """Where the agent works: paths are shown from there on."""
     call: str
     title: str = ""
     name: str | None = None
@@ -132,6 +148,14 @@ class ToolBlock:
     """Its beginning is not known yet."""
     is_persons: bool = False
     """A command that the person ran, not the agent."""
+    inner: "Block | None" = None
+    """What its sub-agent did last."""
+    inner_calls: int = 0
+    """Tool calls of its sub-agent."""
+    run: "RunBlock | None" = None
+    """The run that it is the first of; see ``RunBlock``."""
+    is_run_open: bool = False
+    """The run that it belongs to is unfolded."""
     parent: str | None = None
     expanded: bool = False
 
@@ -143,8 +167,10 @@ class PlanBlock:
     first: int
     last: int
     version: int = 0
+    time: int = 0
     entries: tuple[PlanEntry, ...]
     parent: str | None = None
+    expanded: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,6 +180,7 @@ class NoteBlock:
     first: int
     last: int
     version: int = 0
+    time: int = 0
     text: str
     severity: Literal["quiet", "info", "warning", "error", "question"] = "quiet"
     request: str | None = None
@@ -176,10 +203,77 @@ class EndBlock:
     """Sequence number and time of its beginning; None: that is not in the window."""
     ended: int
     """Microseconds since the epoch."""
+    edits: tuple[Diff, ...] = ()
+    """What the calls of the turn changed, as far as they are in the window."""
     parent: str | None = None
+
+    @property
+    def time(self) -> int:
+        """When the turn ended."""
+        return self.ended
 
 
 Block: TypeAlias = PromptBlock | TextBlock | ToolBlock | PlanBlock | NoteBlock | EndBlock
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class RunBlock:
+    """Reads and searches that follow each other, shown in one line; in no log and no store."""
+
+    first: int
+    last: int
+    version: int = 0
+    calls: tuple[ToolBlock, ...]
+    parent: str | None = None
+    expanded: bool = False
+
+    @property
+    def time(self) -> int:
+        """When the first of them came."""
+        return self.calls[0].time
+
+    def update(self, calls: tuple[ToolBlock, ...]) -> None:
+        """Take its calls as they are now; ``version`` changes if anything of it does."""
+        expanded = any(call.is_run_open or call.expanded for call in calls)
+        for call in calls:
+            call.is_run_open = expanded
+        is_same = (
+            self.expanded == expanded
+            and len(calls) == len(self.calls)
+            and all(map(lambda a, b: a is b, calls, self.calls))
+        )
+        self.calls, self.expanded = calls, expanded
+        self.first, self.last = calls[0].first, calls[-1].last
+        self.parent = calls[0].parent
+        self.version += not is_same
+
+    def toggle(self) -> None:
+        """Show its calls, or only how many they are."""
+        for call in self.calls:
+            call.is_run_open = not self.expanded
+            call.expanded = call.expanded and call.is_run_open
+            call.version += 1
+
+
+ShownBlock: TypeAlias = Block | RunBlock
+"""What a view shows: blocks, and runs of them."""
+
+
+def has_failed(block: ToolBlock) -> bool:
+    """Whether a call failed; a command whose exit code is not 0 did."""
+    return block.status == "failed" or block.exit not in (None, "0")
+
+
+def can_join_run(block: Block) -> bool:
+    """Whether a block may be folded into one line with others like it."""
+    return (
+        isinstance(block, ToolBlock)
+        and block.kind in ("read", "search")
+        and block.status == "completed"
+        and block.inner is None
+        and not (block.is_asking or block.diffs or has_failed(block))
+        and not (block.decision or "").startswith(("reject", "cancelled"))
+    )
 
 
 def weigh_block(block: Block) -> int:
@@ -192,7 +286,9 @@ def weigh_block(block: Block) -> int:
         case ToolBlock():
             changed = sum(len(diff.old_text or "") + len(diff.new_text) for diff in block.diffs)
             return len(block.output) + sum(map(len, block.texts)) + changed
-        case PlanBlock() | EndBlock():
+        case EndBlock():
+            return sum(len(diff.old_text or "") + len(diff.new_text) for diff in block.edits)
+        case PlanBlock():
             return 0
 
 

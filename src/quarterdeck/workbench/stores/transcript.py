@@ -2,6 +2,7 @@
 pages are joined.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
@@ -9,13 +10,14 @@ from quarterdeck.wire.event_text import NameFinder
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
 
-from .block_builder import BlockBuilder, end_command
+from .block_builder import BlockBuilder, collect_edits, count_inner_calls, end_command
 from .blocks import (
     Block,
     EndBlock,
-    NoteBlock,
     PlanBlock,
     PromptBlock,
+    RunBlock,
+    ShownBlock,
     TextBlock,
     ToolBlock,
     weigh_block,
@@ -34,7 +36,7 @@ __all__ = [
 
 
 def join_pages(before: BlockBuilder, after: BlockBuilder) -> None:
-    """Put the blocks of ``after`` behind those of ``before``, mending what the cut went through."""
+    """Put the blocks of ``after`` behind those of ``before``, joining what the cut went through."""
     for call, later in list(after.calls.items()):
         earlier = before.calls.get(call)
         if earlier is not None:
@@ -45,6 +47,25 @@ def join_pages(before: BlockBuilder, after: BlockBuilder) -> None:
             for terminal, owner in after.terminals.items():
                 if owner is later:
                     after.terminals[terminal] = earlier
+    _join_terminals(before, after)
+    if before.blocks and after.blocks:
+        _repair_text(before, after)
+    _repair_plan(before, after)
+    _repair_turn(before, after)
+    before.blocks.extend(after.blocks)
+    before.calls.update(after.calls)
+    before.terminals.update(after.terminals)
+    before.first = before.first or after.first
+    before.last = max(before.last, after.last)
+    before.cwd = before.cwd or after.cwd
+    count_inner_calls(before)
+    if (end := after.unbegun) is not None:
+        since = end.began[0] if end.began is not None else 0
+        end.edits = collect_edits(before.blocks[: before.blocks.index(end)], since)
+
+
+def _join_terminals(before: BlockBuilder, after: BlockBuilder) -> None:
+    """Give output and ends of commands that began in the page before to their blocks."""
     for terminal, output in after.stray.items():
         if (owner := before.terminals.get(terminal)) is not None:
             owner.output = before.cut_output(owner.output + output)
@@ -58,15 +79,6 @@ def join_pages(before: BlockBuilder, after: BlockBuilder) -> None:
             owner.version += 1
         else:
             before.stray_exits[terminal] = exited
-    if before.blocks and after.blocks:
-        _repair_text(before, after)
-    _repair_plan(before, after)
-    _repair_turn(before, after)
-    before.blocks.extend(after.blocks)
-    before.calls.update(after.calls)
-    before.terminals.update(after.terminals)
-    before.first = before.first or after.first
-    before.last = max(before.last, after.last)
 
 
 def _merge(earlier: ToolBlock, later: ToolBlock) -> None:
@@ -80,6 +92,9 @@ def _merge(earlier: ToolBlock, later: ToolBlock) -> None:
     later.terminals = later.terminals or earlier.terminals
     later.locations = later.locations or earlier.locations
     later.decision = later.decision or earlier.decision
+    later.exit = later.exit or earlier.exit
+    later.began = later.began or earlier.began
+    later.ended = later.ended or earlier.ended
     later.raw_input = earlier.raw_input if later.raw_input is None else later.raw_input
     for name in ("title", "name", "kind", "status", "reason", "texts", "diffs", "asked"):
         setattr(earlier, name, getattr(later, name))
@@ -91,10 +106,15 @@ def _merge(earlier: ToolBlock, later: ToolBlock) -> None:
         "decision",
         "is_asking",
         "exit",
+        "began",
+        "ended",
     ):
         setattr(earlier, name, getattr(later, name))
     earlier.output += later.output
     earlier.expanded = earlier.expanded or later.expanded
+    earlier.is_run_open = earlier.is_run_open or later.is_run_open
+    earlier.time = earlier.time or later.time
+    earlier.cwd = earlier.cwd or later.cwd
     earlier.last = max(earlier.last, later.last)
     earlier.version += later.version + 1
 
@@ -114,7 +134,7 @@ def _repair_text(before: BlockBuilder, after: BlockBuilder) -> None:
         for part in head.parts:
             tail.add(part, before.most)
         tail.left += head.left
-        tail.is_whole, tail.last = head.is_whole, head.last
+        tail.is_whole, tail.last, tail.ended = head.is_whole, head.last, head.ended
         tail.version += head.version + 1
         tail.expanded = head.expanded
         del after.blocks[0]
@@ -155,6 +175,9 @@ MOST_WEIGHT = 6_000_000
 """Characters of all blocks that are kept; one block is kept whatever it weighs."""
 
 _MOST_EARLY = 5_000
+_DEEPEST = 8
+_FARTHEST = 600
+"""Blocks before one among which its prompt is looked for, each time a line is drawn."""
 _RECENT = 16
 """Blocks at the end that may still grow."""
 
@@ -194,6 +217,7 @@ class TranscriptStore:
     Args:
         session: whose transcript it is.
         read: where its records come from, for those who look for something in all of it.
+        find_name: returns the name of another agent.
     """
 
     def __init__(
@@ -205,6 +229,8 @@ class TranscriptStore:
         self.session = session
         self.read = read
         self._find_name = find_name
+        self.cwd = ""
+        """Where the agent works: paths are shown from there on; empty: not known."""
         self.has_older = True
         """There may be records before the window."""
         self.has_newer = False
@@ -213,7 +239,7 @@ class TranscriptStore:
         """The first page is here."""
         self.revision = 0
         """Counts changes of shape."""
-        self._folding = BlockBuilder(find_name=self._find_name)
+        self._folding = BlockBuilder(find_name=self._find_name, cwd=self.cwd)
         self._early: list[Record] = []
         self._added = 0
         """About how many characters came live since the window was last weighed."""
@@ -242,7 +268,7 @@ class TranscriptStore:
 
     def start(self, page: Sequence[Record], *, is_end: bool) -> None:
         """Begin anew with the last page of the log, or with its first."""
-        self._folding = BlockBuilder(find_name=self._find_name)
+        self._folding = BlockBuilder(find_name=self._find_name, cwd=self.cwd)
         self.is_loaded = True
         self.has_newer = not is_end
         self.has_older = len(page) >= PAGE if is_end else False
@@ -259,7 +285,7 @@ class TranscriptStore:
         ``older``: None where it was not asked for. ``most``: how many records were asked for on
         either side.
         """
-        self._folding = BlockBuilder(find_name=self._find_name)
+        self._folding = BlockBuilder(find_name=self._find_name, cwd=self.cwd)
         self.is_loaded = True
         self._early.clear()
         for record in (*(older or ()), *newer):
@@ -298,7 +324,7 @@ class TranscriptStore:
     def older(self, page: Sequence[Record]) -> None:
         """Take in the page before the window."""
         self.has_older = len(page) >= PAGE
-        before = BlockBuilder(find_name=self._find_name)
+        before = BlockBuilder(find_name=self._find_name, cwd=self.cwd)
         for record in page:
             before.take(record)
         join_pages(before, self._folding)
@@ -318,22 +344,44 @@ class TranscriptStore:
             _forget_gone(self._folding)
         self._notify_watchers("shape")
 
-    def toggle(self, block: Block) -> bool:
+    def toggle(self, block: ShownBlock) -> bool:
         """Unfold a block or fold it; False if it has nothing to fold."""
-        if not isinstance(block, ToolBlock | TextBlock | PromptBlock | NoteBlock):
+        if isinstance(block, EndBlock):
             return False
-        block.expanded = not block.expanded
-        block.version += 1
+        if isinstance(block, RunBlock):
+            block.toggle()
+        else:
+            block.expanded = not block.expanded
+            block.version += 1
         self._notify_watchers("shape")
         return True
 
     def unfold_all(self, expanded: bool) -> None:
         """Unfold every tool call and thought, or fold them."""
         for block in self.blocks:
-            foldable = isinstance(block, ToolBlock | TextBlock | PromptBlock | NoteBlock)
-            if foldable and block.expanded != expanded:
-                block.expanded = expanded
-                block.version += 1
+            if isinstance(block, EndBlock) or block.expanded == expanded:
+                continue
+            block.expanded = expanded
+            block.version += 1
+            if isinstance(block, ToolBlock):
+                block.is_run_open = expanded
+        self._notify_watchers("shape")
+
+    def uncover(self, block: Block) -> None:
+        """Unfold what hides a block: the call whose sub-agent did it, and the run it is in."""
+        calls = {one.call: one for one in self.blocks if isinstance(one, ToolBlock)}
+        hidden: Block | None = block
+        for _ in range(_DEEPEST):
+            if isinstance(hidden, ToolBlock) and not hidden.is_run_open:
+                hidden.is_run_open = True
+                hidden.version += 1
+            parent = getattr(hidden, "parent", None)
+            hidden = calls.get(parent) if parent is not None else None
+            if hidden is None:
+                break
+            if not hidden.expanded:
+                hidden.expanded = True
+                hidden.version += 1
         self._notify_watchers("shape")
 
     def prompts(self) -> list[str]:
@@ -361,6 +409,15 @@ class TranscriptStore:
                 break
             found = block if found is None or block.last >= seq or found.last < seq else found
         return found or (self.blocks[0] if self.blocks else None)
+
+    def find_prompt(self, seq: int) -> PromptBlock | None:
+        """The prompt of the turn that a record belongs to, if it is in the window."""
+        blocks = self._folding.blocks
+        at = bisect_right(blocks, seq, key=lambda block: block.first)
+        for block in reversed(blocks[max(0, at - _FARTHEST) : at]):
+            if isinstance(block, PromptBlock) and not block.steers:
+                return block
+        return None
 
     def _forget_newer(self) -> None:
         folding = self._folding

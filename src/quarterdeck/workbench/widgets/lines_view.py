@@ -12,7 +12,7 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from ..rendering.lines import Line, text_of, width_of
+from ..rendering.lines import Line, LinkRole, text_of, width_of
 from .vim_keys import find_list_step
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ ROLES = (
 )  # fmt: skip
 """What a span can be; each has a class ``lined--ROLE`` in the style sheet. A role and
 another after a slash, as in ``code-string/diff-line-added``: the first on the second's ground."""
+_MOST_STYLES = 2_000
 _MOST_SELECTED = 20_000
 """Lines that are copied at once."""
 
@@ -73,12 +74,15 @@ class LineCanvas(ScrollView):
 
     def render_line(self, y: int) -> Strip:
         """Draw a line of the screen."""
-        width = self.scrollable_content_region.width
         line, is_marked = self.line_at(self.scroll_offset.y + y)
+        return self._selected(self.draw_line(line, is_marked), line, self.scroll_offset.y + y)
+
+    def draw_line(self, line: Line, is_marked: bool = False) -> Strip:
+        """A line as it looks, in the width of the view."""
+        width = self.scrollable_content_region.width
         segments = [Segment(text, self.look(role, is_marked)) for text, role in line]
         base = self.look("cursor" if is_marked else "text", is_marked)
-        strip = Strip(segments, width_of(line)).adjust_cell_length(width, base)
-        return self._selected(strip, line, self.scroll_offset.y + y)
+        return Strip(segments, width_of(line)).adjust_cell_length(width, base)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The text that was selected with the mouse, line by line as it is shown."""
@@ -88,7 +92,7 @@ class LineCanvas(ScrollView):
         for y in range(first, min(last, first + _MOST_SELECTED) + 1):
             text = text_of(self.line_at(y)[0])
             begin, end = selection.get_span(y) or (0, -1)
-            lines.append(text[begin:] if end < 0 else text[begin:end])
+            lines.append((text[begin:] if end < 0 else text[begin:end]).rstrip())
         return "\n".join(lines), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
@@ -121,12 +125,17 @@ class LineCanvas(ScrollView):
         found = self._role_styles.get((role, is_marked))
         if found is None:
             found = self._compute_style(role)
+            if isinstance(role, LinkRole):
+                found = found + Style(link=role.target)
             if is_marked:
                 cursor = self._compute_style("cursor")
                 # Reversed where the theme has too few colours for a background of its own.
                 found = found + Style(
                     bgcolor=cursor.bgcolor, bold=cursor.bold, reverse=cursor.reverse
                 )
+                found = found + Style(bgcolor=cursor.bgcolor, bold=cursor.bold)
+            if len(self._role_styles) > _MOST_STYLES:  # each link has its own
+                self._role_styles.clear()
             self._role_styles[role, is_marked] = found
         return found
 

@@ -10,14 +10,16 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.message import Message
 
+from quarterdeck.wire.clock import WallClock, format_local_time, read_wall_clock
 from quarterdeck.wire.errors import QuarterdeckError
 
 from ..rendering.block_layout import BlockLayout
-from ..rendering.blocks import can_fold
+from ..rendering.blocks import can_fold, prompt_title
+from ..rendering.calls import put_elapsed
 from ..rendering.lines import Line, find_url_at, mark_matches
 from ..rendering.markdown import is_markdown_loaded, load_markdown
 from ..sanitize import sanitize_text
-from ..stores.blocks import Block
+from ..stores.blocks import Block, PromptBlock, ShownBlock, ToolBlock
 from ..stores.transcript import TranscriptChange, TranscriptSpot, TranscriptStore
 from . import transcript_position
 from .lines_view import LineCanvas
@@ -27,9 +29,16 @@ from .transcript_search import SearchController
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from textual.strip import Strip
+
     from quarterdeck.wire.ids import SessionId
 
 __all__ = ["TranscriptView"]
+
+_CLOCK = 6
+"""Cells of the column of times."""
+_TITLE_ROWS = 6
+"""Rows from which on the first may be the title of what is read."""
 
 
 class TranscriptView(LineCanvas, can_focus=True):
@@ -52,6 +61,10 @@ class TranscriptView(LineCanvas, can_focus=True):
         Binding("N", "find(-1)", "next match"),
         Binding("escape", "end_search", "end the search", show=False),
         Binding("ctrl+y,y", "app.command('copy')", "copy the marked block, or the last answer"),
+        Binding("c", "app.command('copy-code')", "copy the code of an answer; again: earlier code"),
+        Binding("p", "app.command('jump')", "list of prompts"),
+        Binding("t", "app.command('times')", "show or hide times"),
+        Binding("v", "app.command('review')", "review what the agent changed"),
     ]
 
     @dataclass
@@ -73,6 +86,14 @@ class TranscriptView(LineCanvas, can_focus=True):
         self._looking = SearchController(self, lambda: self._store, self.go_to)
         self.empty: list[Line] = []
         """What is shown where there is nothing."""
+        self.clock: WallClock = read_wall_clock
+        self.is_at_work = False
+        """The agent runs, and so does the time of its calls."""
+        self.has_times = False
+        """Each block has the time before it at which it came."""
+        self.copied_code = (0, 0)
+        """The code that was copied last: the first record of its answer, and its number."""
+        self._is_ticking = False
 
     @property
     def follows(self) -> bool:
@@ -85,9 +106,16 @@ class TranscriptView(LineCanvas, can_focus=True):
         return self._store
 
     @property
-    def marked(self) -> Block | None:
+    def marked(self) -> ShownBlock | None:
         """The block under the cursor; None: there is no cursor."""
         return self._place.marked
+
+    @property
+    def top_seq(self) -> int:
+        """The first record of what is at the top of the view; 0: there is nothing."""
+        if not len(self._layout):
+            return 0
+        return self._layout.block(self._layout.locate(self.scroll_offset.y)[0]).first
 
     def show(self, store: TranscriptStore | None) -> None:
         """Show another transcript, at the place where it was left."""
@@ -129,18 +157,49 @@ class TranscriptView(LineCanvas, can_focus=True):
         self._layout.measure(at)
         line = self._layout.line(at, offset)
         words = self._looking.pattern
-        is_marked = self._layout.block(at) is self._place.marked
-        is_head = is_marked and not self._layout.part(at) and offset == self._layout.has_gap(at)
-        return (mark_matches(line, words) if words is not None else line), is_head
+        block = self._layout.block(at)
+        is_first = not self._layout.part(at) and offset == self._layout.has_gap(at)
+        is_head = is_first and block is self._place.marked
+        line = mark_matches(line, words) if words is not None else line
+        if is_first and self.is_at_work and isinstance(block, ToolBlock):
+            line = self._with_elapsed(line, block)
+        if self.has_times:
+            clock = format_local_time(block.time, "%H:%M") if is_first and block.time else ""
+            line = ((f"{clock:<{_CLOCK}}", "faint"), *line)
+        return line, is_head
+
+    def render_line(self, y: int) -> "Strip":
+        """Draw a line of the screen; the first is the prompt of what is read, if that is above."""
+        prompt = self.prompt_above if not y else None
+        if prompt is None:
+            return super().render_line(y)
+        return self.draw_line(prompt_title(prompt, self.scrollable_content_region.width))
+
+    @property
+    def prompt_above(self) -> PromptBlock | None:
+        """The prompt whose turn is read, if the prompt itself is above what is in view."""
+        store, layout = self._store, self._layout
+        if store is None or self._rows < _TITLE_ROWS or not len(layout):
+            return None
+        top = layout.block(layout.locate(self.scroll_offset.y)[0])
+        return None if isinstance(top, PromptBlock) else store.find_prompt(top.first)
 
     def on_mount(self) -> None:
         """Import what draws messages, after the first frame and beside the loop."""
         self.call_after_refresh(lambda: self._do(self._make_ready))
+        self.set_interval(1, self._tick)
 
     def on_resize(self) -> None:
         """Measure anew for another width; the place stays."""
-        self._width = max(8, self.scrollable_content_region.width - 1)
+        column = _CLOCK if self.has_times else 0
+        self._width = max(8, self.scrollable_content_region.width - 1 - column)
         self._sync()
+
+    def toggle_times(self) -> bool:
+        """Show when each block came, or show it no longer; whether it is shown now."""
+        self.has_times = not self.has_times
+        self.on_resize()
+        return self.has_times
 
     def on_unmount(self) -> None:
         """Let go of the store."""
@@ -176,12 +235,10 @@ class TranscriptView(LineCanvas, can_focus=True):
 
     def action_mark(self, step: int) -> None:
         """Mark the next block that can be folded."""
-        blocks = self._store.blocks if self._store is not None else ()
-        block = (
-            transcript_position.find_next_foldable(blocks, self._here(step).first, step)
-            if blocks
-            else None
-        )
+        if not len(self._layout):
+            return
+        blocks = self._layout.blocks
+        block = transcript_position.find_next_foldable(blocks, self._here(step), step)
         if block is None:
             return
         self.mark(block)
@@ -213,7 +270,15 @@ class TranscriptView(LineCanvas, can_focus=True):
         """Look no further."""
         self._looking.end()
 
-    def mark(self, block: Block | None) -> None:
+    def action_page_up(self) -> None:
+        """Go up by what is in view, but for the lines at its edge."""
+        self.scroll_relative(y=-max(1, self._rows - 2), animate=False)
+
+    def action_page_down(self) -> None:
+        """Go down likewise."""
+        self.scroll_relative(y=max(1, self._rows - 2), animate=False)
+
+    def mark(self, block: ShownBlock | None) -> None:
         """Put the cursor on a block."""
         self._place.marked = block
         self.refresh()
@@ -222,9 +287,11 @@ class TranscriptView(LineCanvas, can_focus=True):
         """Put the cursor on what was clicked, and fold or unfold it."""
         if not len(self._layout) or self._store is None or self.text_selection is not None:
             return
-        if (
-            url := find_url_at(self.line_at(self.scroll_offset.y + event.y)[0], event.x)
-        ) is not None:
+        if not event.y and (prompt := self.prompt_above) is not None:
+            self._stand_at(prompt)
+            return
+        line, _ = self.line_at(self.scroll_offset.y + event.y)
+        if (url := find_url_at(line, event.x)) is not None:
             self.app.copy_to_clipboard(url)
             self.notify(f"copied {sanitize_text(url)}", markup=False)
             return
@@ -234,7 +301,18 @@ class TranscriptView(LineCanvas, can_focus=True):
         if can_fold(block):
             self._fold(block)
 
-    def _fold(self, block: Block) -> None:
+    def _tick(self) -> None:
+        if self._is_ticking:
+            self._is_ticking = False  # until it is drawn again
+            self.refresh()
+
+    def _with_elapsed(self, line: Line, block: ToolBlock) -> Line:
+        if block.status != "in_progress" or not block.began:
+            return line
+        self._is_ticking = True
+        return put_elapsed(line, self.clock() - block.began, self._width)
+
+    def _fold(self, block: ShownBlock) -> None:
         assert self._store is not None
         if self._place.follows:  # the line that was folded stays where it is
             self._place.follows = False
@@ -280,21 +358,31 @@ class TranscriptView(LineCanvas, can_focus=True):
     def _stand_at(self, block: Block, words: str = "") -> None:
         """Put a block at the top of the view; of a line with these words some lines above it."""
         part, line = self._line_with(block, words)
-        self._place.put(block, part, line)
-        self.mark(block)
+        shown: ShownBlock = self._layout.find_holder(block) or block
+        self._place.put(shown, part, line)
+        self.mark(shown)
         self._settle()
-        if line or part:
-            self.scroll_to(y=max(0, self.scroll_offset.y - self._rows // 3), animate=False)
+        above = self._rows // 3 if line or part else self._is_covered(shown)
+        if above:
+            self._place.note(max(0, self.scroll_offset.y - above))
+            self._settle()
+
+    def _is_covered(self, block: ShownBlock) -> bool:
+        """Whether the title of what is read would stand over the first line of a block."""
+        at = self._layout.find(block)
+        return at is not None and not self._layout.has_gap(at) and self.prompt_above is not None
 
     def _line_with(self, block: Block, words: str) -> tuple[int, int]:
         if not words or self._store is None:
             return 0, 0
+        if self._layout.find(block) is None:
+            self._store.uncover(block)
         if can_fold(block) and not getattr(block, "expanded", True):
             self._store.toggle(block)
         self._place.sync(self._width)
         return self._looking.line_with(self._layout, block)
 
-    def _here(self, step: int) -> Block:
+    def _here(self, step: int) -> ShownBlock:
         """The marked block if it is in view, else the one at the edge of the view."""
         block, y = self._place.marked, self.scroll_offset.y
         if block is not None and self._place.is_in_view(block, y, self._rows):

@@ -1,13 +1,15 @@
 """Positions in a transcript: the one that is being read, and the way to one outside the window."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from quarterdeck.wire.events import Prompted
+from quarterdeck.wire.record import Record
 
 from ..rendering.block_layout import BlockLayout
 from ..rendering.blocks import can_fold
-from ..stores.blocks import Block, PromptBlock
+from ..stores.block_builder import BlockBuilder
+from ..stores.blocks import Block, PromptBlock, RunBlock, ShownBlock
 from ..stores.transcript import PAGE, TranscriptSpot, TranscriptStore
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "find_next_prompt",
     "move_window_to",
     "move_window_to_start",
+    "read_prompts",
 ]
 
 _MOST_SAVED = 50
@@ -31,10 +34,10 @@ class ScrollAnchor:
     """At the end, wherever that is."""
     expected: TranscriptSpot | None = None
     """Where it was in an earlier run; counts when the blocks there are read."""
-    marked: Block | None = None
+    marked: ShownBlock | None = None
     """The block under the cursor."""
     layout: BlockLayout = field(default_factory=lambda: BlockLayout(1))
-    _block: Block | None = None
+    _block: ShownBlock | None = None
     """The block at the top of the view."""
     _part: int = 0
     """Which of its pieces."""
@@ -63,7 +66,7 @@ class ScrollAnchor:
         offset = max(0, self._offset - self._gap)
         return TranscriptSpot(self._block.first, self._block.last, self._part, offset)
 
-    def put(self, block: Block, part: int = 0, offset: int = 0) -> None:
+    def put(self, block: ShownBlock, part: int = 0, offset: int = 0) -> None:
         """Be at a line of a block."""
         self.follows = False
         self._block, self._part, self._offset = block, part, offset
@@ -92,12 +95,12 @@ class ScrollAnchor:
         self._below = self.layout.below(first) - offset
         return min(max(0, self.layout.total - rows), self.layout.top(first) + offset)
 
-    def is_in_view(self, block: Block | None, y: int, rows: int) -> bool:
+    def is_in_view(self, block: ShownBlock | None, y: int, rows: int) -> bool:
         """Whether the first line of a block is among those."""
         at = self.layout.find(block) if block is not None else None
         return at is not None and y <= self.layout.top(at) < y + rows
 
-    def _gap_of(self, block: Block, part: int) -> int:
+    def _gap_of(self, block: ShownBlock, part: int) -> int:
         first = self.layout.find(block)
         return int(self.layout.has_gap(first)) if first is not None and not part else 0
 
@@ -105,6 +108,12 @@ class ScrollAnchor:
         """Where the place is now: the piece, and which of its lines."""
         block, layout = self._block, self.layout
         first = layout.find(block) if block is not None else None
+        if first is None and block is not None:
+            held = block.calls[-1] if isinstance(block, RunBlock) else block
+            holder = layout.find_holder(held)
+            if holder is not None:  # it is folded into one line with others
+                self._block, self._part, self._offset = holder, 0, 0
+                return layout.find(holder) or 0, 0
         if first is None and block is not None and self.store is not None:
             # It is one with another block now, and their ends are the same.
             joined = self.store.find(block.last)
@@ -150,16 +159,21 @@ class ScrollAnchors:
 _STEP = 400
 _MOST_STEPS = 500
 """How far it is looked for: 200,000 records."""
+_MOST_WORDS = 500
+"""Characters of a prompt in a list of them."""
 
 
-def find_next_foldable(blocks: Sequence[Block], here: int, step: int) -> Block | None:
+def find_next_foldable(
+    blocks: Sequence[ShownBlock], here: ShownBlock, step: int
+) -> ShownBlock | None:
     """The next block that can be folded, or the one before; at the end the last there is."""
-    foldable = [block for block in blocks if can_fold(block)]
-    if not foldable:
+    foldable = [at for at, block in enumerate(blocks) if can_fold(block)]
+    place = next((at for at, block in enumerate(blocks) if block is here), None)
+    if not foldable or place is None:
         return None
     if step > 0:
-        return next((block for block in foldable if block.first > here), foldable[-1])
-    return next((block for block in reversed(foldable) if block.first < here), foldable[0])
+        return blocks[next((at for at in foldable if at > place), foldable[-1])]
+    return blocks[next((at for at in reversed(foldable) if at < place), foldable[0])]
 
 
 async def move_window_to(store: TranscriptStore, seq: int) -> Block | None:
@@ -193,6 +207,36 @@ async def find_next_prompt(store: TranscriptStore, here: int, step: int) -> int 
         return found if found is not None or not store.has_newer else await _after(store)
     found = next((seq for seq in reversed(known) if seq < here), None)
     return found if found is not None or not store.has_older else await _before(store)
+
+
+async def read_prompts(store: TranscriptStore) -> AsyncIterator[list[PromptBlock]]:
+    """The prompts of a transcript: those of the window, then earlier ones, then later ones.
+
+    Raises:
+        QuarterdeckError: the log cannot be read.
+    """
+    yield [block for block in store.blocks if isinstance(block, PromptBlock)]
+    before, after = store.first, store.last
+    for _ in range(_MOST_STEPS if store.has_older else 0):
+        page = await store.read(before=before, limit=_STEP)
+        yield _prompts_of(page)
+        if len(page) < _STEP:
+            break
+        before = page[0].seq
+    for _ in range(_MOST_STEPS if store.has_newer else 0):
+        page = await store.read(after=after, limit=_STEP)
+        yield _prompts_of(page)
+        if len(page) < _STEP:
+            break
+        after = page[-1].seq
+
+
+def _prompts_of(page: Sequence[Record]) -> list[PromptBlock]:
+    builder = BlockBuilder(most=_MOST_WORDS)
+    for record in page:
+        if isinstance(record.event, Prompted):
+            builder.take(record)
+    return [block for block in builder.blocks if isinstance(block, PromptBlock)]
 
 
 async def _before(store: TranscriptStore) -> int | None:

@@ -13,7 +13,7 @@ from quarterdeck.config.places import Places
 from quarterdeck.system.errors import FileChangedError, OperatingSystemError
 from quarterdeck.wire.clock import format_local_time, read_wall_seconds
 
-from ...rendering.code import diff_lines
+from ...rendering.diffs import diff_lines
 from ...rendering.glyphs import RUNNING
 from ...rendering.lines import Line, clip
 from ...sanitize import sanitize_line, sanitize_text

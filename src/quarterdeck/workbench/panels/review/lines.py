@@ -1,7 +1,7 @@
 """Rows of changes as lines with roles: numbers, signs, colours of code, changed words, comments."""
 
-from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from rich.cells import cell_len
 
@@ -9,7 +9,8 @@ from quarterdeck.fleet.review.api import ChangedFile, FilePatch, PlacedComment
 from quarterdeck.fleet.review.words import WordSpan, find_changed_words
 
 from ...rendering import glyphs
-from ...rendering.code import find_file_language, highlight_code
+from ...rendering.code import find_file_language
+from ...rendering.diffs import SIGN_ROLES, PaintedLine, colour_lines, mark_words, shade_line
 from ...rendering.lines import Line, Span, clip, indented, width_of, wrap
 from ...sanitize import sanitize_line, sanitize_text
 from ..file.view import slice_line
@@ -29,17 +30,12 @@ __all__ = [
     "note_lines",
 ]
 
-PaintedLine: TypeAlias = tuple[tuple[str, str, bool], ...]
-"""Text, role, and whether it is a word that changed."""
-
 _LONGEST = 2_000
 """Characters of a line that are shown."""
 _CHUNK = 100
 """Lines that are painted at once."""
 _MOST_CHUNKS = 80
 _BACKGROUNDS = {"+": "diff-line-added", "-": "diff-line-removed"}
-_WORDS = {"+": "diff-word-added", "-": "diff-word-removed"}
-_SIGN_ROLES = {"+": "diff-added", "-": "diff-removed"}
 _KIND_LETTERS = {"new": "A", "deleted": "D", "renamed": "R", "copied": "C", "mode": "m"}
 _KIND_WORDS = {
     "changed": "", "new": "new file", "deleted": "deleted", "renamed": "renamed",
@@ -114,10 +110,12 @@ class LinePainter:
         coloured: dict[int, Line] = {}
         for signs in (" -", " +"):
             side = [at for at in places if lines[at].sign in signs]
-            coloured |= dict(zip(side, _colour([texts[at] for at in side], language), strict=True))
+            coloured |= dict(
+                zip(side, colour_lines([texts[at] for at in side], language), strict=True)
+            )
         words = _changed_words(slot, chunk.hunk, texts)
         plain: Callable[[int], Line] = lambda at: ((texts[at], "faint"),)  # noqa: E731
-        return [_with_words(coloured.get(at) or plain(at), words.get(at, [])) for at in places]
+        return [mark_words(coloured.get(at) or plain(at), words.get(at, [])) for at in places]
 
     def _language(self, path: str) -> str:
         if path not in self._languages:
@@ -132,14 +130,6 @@ def literal(text: str) -> str:
     return shown + ("…" if is_cut else "\\r" if text.endswith("\r") else "")
 
 
-def _colour(texts: list[str], language: str) -> list[Line]:
-    plain: list[Line] = [((text, "text"),) for text in texts]
-    if not language or not texts:
-        return plain
-    found = highlight_code("\n".join(texts), language)
-    return found if len(found) == len(texts) else plain
-
-
 def _changed_words(slot: PatchSlot, hunk: int, texts: dict[int, str]) -> dict[int, list[WordSpan]]:
     lines = slot.hunks[hunk].hunk.lines
     found: dict[int, list[WordSpan]] = {}
@@ -149,23 +139,6 @@ def _changed_words(slot: PatchSlot, hunk: int, texts: dict[int, str]) -> dict[in
         old, new = (texts.get(at) or literal(lines[at].text) for at in (left, right))
         found[left], found[right] = find_changed_words(old, new)
     return found
-
-
-def _with_words(line: Line, words: list[WordSpan]) -> PaintedLine:
-    if not words:
-        return tuple((text, role, False) for text, role in line)
-    found: list[tuple[str, str, bool]] = []
-    begin = 0
-    for text, role in line:
-        at = 0
-        for start, end in words:
-            first, last = max(at, start - begin), min(len(text), end - begin)
-            if first < last:
-                found += [(text[at:first], role, False), (text[first:last], role, True)]
-                at = last
-        found.append((text[at:], role, False))
-        begin += len(text)
-    return tuple(part for part in found if part[0])
 
 
 class RowCanvas(NamedTuple):
@@ -358,20 +331,14 @@ def _cell(slot: PatchSlot, hunk: int, at: int, place: tuple[str, int], canvas: R
     gutter: list[Span] = [
         ((glyphs.CURSOR if is_marked else " "), "key"),
         (f"{number:>{_number_width(slot)}} ", "faint"),
-        (f"{sign} ", _SIGN_ROLES.get(sign, "faint")),
+        (f"{sign} ", SIGN_ROLES.get(sign, "faint")),
     ]
-    spans = _shaded(canvas.painter.line(slot, hunk, at), background, _WORDS.get(sign))
+    spans = shade_line(canvas.painter.line(slot, hunk, at), sign)
     room = canvas.width - width_of(tuple(gutter))
     shown = slice_line(tuple(spans), canvas.left, canvas.left + max(0, room) + 1)
     shown = clip(shown, max(1, room))
     gap = " " * max(0, room - width_of(shown))
     return (*gutter, *shown, (gap, f"text/{background}" if background else "text"))
-
-
-def _shaded(line: PaintedLine, background: str | None, word: str | None) -> Iterable[Span]:
-    for text, role, is_changed in line:
-        under = word if is_changed else background
-        yield text, f"{role}/{under}" if under else role
 
 
 def _number_width(slot: PatchSlot) -> int:
