@@ -96,6 +96,10 @@ DIFFERENT = {
         updated(rawInput=LS),
         requested(),
     ),
+    "a shell of the project": (
+        announced(title="ls", rawInput={"command": "./bash -lc 'ls'"}),
+        requested(title="ls", rawInput=LS),
+    ),
     "a directory that the request leaves out": (
         announced(rawInput={"command": "ls", "cwd": "/etc"}),
         requested(rawInput=LS),
@@ -180,6 +184,14 @@ ALIKE = {
         announced(rawInput={"command": "l"}),
         updated(rawInput=LS),
         requested(),
+    ),
+    "a shell that only one of them names": (
+        announced(title="ls", rawInput={"command": "/bin/bash -lc 'ls'"}),
+        requested(title="ls", rawInput=LS),
+    ),
+    "a list and a line": (
+        announced(title="ls", rawInput={"command": ["bash", "-lc", "ls"]}),
+        requested(title="ls", rawInput=LS),
     ),
     "a request that says less": (announced(title="List files", rawInput=LS), requested()),
     "a kind that becomes known": (

@@ -21,7 +21,7 @@ OWN = 200_000
 """Kilobytes that our own process may grow by: a tenth of the file."""
 GIT = 700_000
 """Kilobytes that one git may take."""
-SLOW = 120.0
+SLOW = 300.0
 """Seconds for one step on a busy machine; most are far below."""
 
 
@@ -42,7 +42,7 @@ class Bounds:
         took, self.last = time.monotonic() - self.last, time.monotonic()
         own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - self.memory
         git = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-        print(f"{step}: {took:.1f} s, own +{own} kB, largest child {git} kB")
+        print(f"{step}: {took:.1f} s, own +{own} kB, largest child {git} kB")  # with -s
         assert took < SLOW, (step, took)
         assert own < OWN, (step, own)
         assert git < GIT, (step, git)
@@ -68,7 +68,7 @@ async def test_a_file_of_two_gigabytes_is_bounded_everywhere(fleet: LocalFleet, 
     assert (ann / "big.bin").stat().st_size == SIZE
     bounds.check("a turn with its checkpoints")
     done = [one for one in await events_of(fleet, "ann") if isinstance(one, Checkpointed)][-1]
-    print(done)
+    assert done.uncovered == ("big.bin: too large",)
 
     changes = await fleet.changes("ann")
     bounds.check("changes")
@@ -90,9 +90,10 @@ async def test_a_file_of_two_gigabytes_is_bounded_everywhere(fleet: LocalFleet, 
     undone = await fleet.undo("ann")
     bounds.check("undo")
     assert (ann / "a.txt").read_text() == "a\n"
-    # Kept with the reason, since it could not be brought back.
-    assert [one.path for one in undone.kept] == ["big.bin"] or not (ann / "big.bin").exists()
-    print(undone)
+    # It stays, with the reason, since it could not be brought back.
+    (kept,) = undone.kept
+    assert kept.path == "big.bin" and "too large" in kept.reason
+    assert (ann / "big.bin").stat().st_size == SIZE
 
     await fleet.close("bob")
     await fleet.discard_worktree("bob")

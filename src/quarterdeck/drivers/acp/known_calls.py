@@ -5,6 +5,7 @@ contradict each other, nothing says which of them the agent goes by: the request
 doubt (``UNSEEN``), by which it is asked about, and the person sees both.
 """
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -23,6 +24,7 @@ from quarterdeck.wire.tool_calls import (
     ToolKind,
 )
 
+from ..permissions import core_command
 from .extensions import speaks_of_more, streamed_input, tool_name
 
 __all__ = ["KnownCalls", "call_details"]
@@ -39,6 +41,7 @@ _RANKS: dict[ToolKind, int] = {
     "execute": 5,
 }
 """How much a call of a kind may do; one that is called less later is in doubt."""
+_COMMANDS = ("command", "cmd")
 _SHOWN = 200
 """Characters of a value in a doubt."""
 
@@ -211,7 +214,10 @@ def _combined(after: _Account, earlier: Any, now: Any) -> Any:
         return now
     before, given = cast("dict[str, Any]", earlier), cast("dict[str, Any]", now)
     for key, value in given.items():
-        if key in before and not _has_grown(before[key], value):
+        if key in before and not (
+            _has_grown(before[key], value)
+            or (key in _COMMANDS and _core(before[key]) == _core(value) != "")
+        ):
             was = _shown(before[key])
             after.doubts[f"the agent gave another {key!r} before: {was}"] = None
     return {**before, **given}
@@ -248,10 +254,18 @@ def _fields(raw_input: Any) -> Mapping[str, Any]:
 
 def _command(raw_input: Any) -> str:
     fields = _fields(raw_input)
-    given = fields.get("command") or fields.get("cmd")
+    return next((line for key in _COMMANDS if (line := _line(fields.get(key)))), "")
+
+
+def _line(given: Any) -> str:
     if isinstance(given, list):
-        return " ".join(str(word) for word in cast("list[Any]", given))
+        return shlex.join(str(word) for word in cast("list[Any]", given))
     return given if isinstance(given, str) else ""
+
+
+def _core(given: Any) -> str:
+    """A command without the shell that runs it, which agents name in some messages only."""
+    return core_command(_line(given), "")
 
 
 def _is_about(title: str, command: str, name: str | None) -> bool:

@@ -207,8 +207,8 @@ async def _forge(work: PromptRun, rest: str) -> None:
                 options=(_YES, *(_more(one) for one in step.get("more", ())), _NO),
             )
             answer = await work.connection.call(acp.SESSION_REQUEST_PERMISSION, asked)
-            is_chosen = isinstance(answer.outcome, Selected)
-            chosen = answer.outcome.option_id if is_chosen else "cancelled"
+            outcome = answer.outcome
+            chosen = outcome.option_id if isinstance(outcome, Selected) else "cancelled"
             await work.say(f"permission: {chosen}\n")
 
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from quarterdeck.net.http1 import HttpError
+from quarterdeck.policy.foreign_calls import UNSEEN
 from quarterdeck.wire.events import PermissionAsked, QuestionAsked
 from quarterdeck.wire.ids import ToolCallId, new_request_id, new_tool_call_id
 from quarterdeck.wire.tasks import cancel_tasks, start_task
@@ -128,14 +129,19 @@ def permission_of(asked: Mapping[str, Any], call: Mapping[str, Any]) -> Permissi
     """
     about, metadata = as_map(asked.get("tool")), as_map(asked.get("metadata"))
     permission = as_text(asked.get("permission"))
-    given = as_map(as_map(call.get("state")).get("input")) or metadata
+    given = dict(as_map(as_map(call.get("state")).get("input")) or metadata)
     name = as_text(call.get("tool")) or permission
     patterns = [as_text(one) for one in as_list(asked.get("patterns"))]
-    paths = [as_text(metadata.get("filepath")) or as_text(given.get("filePath"))]
+    paths = [as_text(metadata.get("filepath")), as_text(given.get("filePath"))]
+    paths = [path for path in paths if path] or [""]
+    # Ids of calls are the model's: the request may be about another one than the call.
+    named, command = as_text(metadata.get("command")), as_text(given.get("command"))
+    if named and named != command:
+        given[UNSEEN] = f"the request names another command: {named!r}"
     if permission == "external_directory":
         paths += [pattern.removesuffix("/*") for pattern in patterns]
     about_path = f"{name} {paths[0]}" if paths[0] else f"{permission}: {', '.join(patterns)}"
-    title = as_text(given.get("command")) or about_path
+    title = command or about_path
     id_ = as_text(about.get("callID"))
     return PermissionAsked(
         request=new_request_id(),
@@ -146,7 +152,7 @@ def permission_of(asked: Mapping[str, Any], call: Mapping[str, Any]) -> Permissi
         name=name or None,
         content=output_content(as_text(metadata.get("diff"))),
         locations=tuple(ToolCallLocation(path=path) for path in dict.fromkeys(paths) if path),
-        raw_input=dict(given),
+        raw_input=given,
         reason=f"It accesses paths outside its directory: {', '.join(patterns)}"
         if permission == "external_directory"
         else None,
