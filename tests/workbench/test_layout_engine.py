@@ -405,7 +405,7 @@ async def test_what_was_open_is_there_after_a_restart(
         # The widget is not there any more: a box says so, and what it stands for is kept.
         assert "No widget 'note'." in " ".join(screen_text(app).split())
     async with kept(fleet, tmp_path, "/work/two") as (app, _):
-        assert [p.id for p in panels_of(app.main.view.spec)] == ["agents", "inbox", "chat"]
+        assert [p.id for p in panels_of(app.main.view.spec)] == ["agents", "chat"]
     monkeypatch.setitem(KINDS, "note", NOTE)
     async with kept(fleet, tmp_path, "/work/one") as (app, pilot):
         assert dump_layout(app.main.view.spec) == before
@@ -441,7 +441,7 @@ async def test_a_file_that_cannot_be_used_is_kept_aside(tmp_path: Path, text: st
     (file,) = await asyncio.to_thread(lambda: list(folder.glob("*.json")))
     await asyncio.to_thread(file.write_text, text)
     async with kept(FakeFleet(), tmp_path, "/work/one") as (app, pilot):
-        assert [p.id for p in panels_of(app.main.view.spec)] == ["agents", "inbox", "chat"]
+        assert [p.id for p in panels_of(app.main.view.spec)] == ["agents", "chat"]
         await until(
             pilot, lambda: "cannot restore the open panels" in " ".join(screen_text(app).split())
         )
@@ -462,7 +462,7 @@ async def test_another_directory_has_its_own_screen_and_agents_go_on(tmp_path: P
         await pilot.press(*"/cd ../two", "enter")
         await until(pilot, lambda: app.context.cwd == str(two))
         await pilot.pause()
-        assert [p.id for p in panels_of(app.main.view.spec)] == ["agents", "inbox", "chat"]
+        assert [p.id for p in panels_of(app.main.view.spec)] == ["agents", "chat"]
         assert app.main.view.panels["chat"] is chat
         assert "words of ann" in screen_text(app)
         assert fleet.infos[ann].state == "running"

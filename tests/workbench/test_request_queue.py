@@ -288,6 +288,8 @@ async def test_ages_in_the_inbox_go_on(tmp_path: Path):
     ann = await begin(fleet, "ann")
     async with opened(fleet, tmp_path, WIDE) as (app, pilot):
         now = [0]
+        app.action_command("open", "inbox")
+        await until(pilot, lambda: app.query(InboxList))
         inbox = app.query_one(InboxList)
         inbox._clock = lambda: now[0]  # pyright: ignore[reportPrivateUsage]
         await asks(fleet, ann)

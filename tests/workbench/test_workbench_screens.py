@@ -263,7 +263,8 @@ async def test_a_prompt_that_is_refused_is_back_in_the_input(tmp_path: Path):
     await begin(fleet, "ann")
     await fleet.kill("ann")
     async with opened(fleet, tmp_path) as (app, pilot):
-        await pilot.press(*"hello", "enter")
+        await until(pilot, lambda: app.main.panel.is_home)
+        await pilot.press("ctrl+n", *"hello", "enter")
         await until(pilot, lambda: "/resume" in screen_text(app))
         assert app.main.chat.text == "hello"
 

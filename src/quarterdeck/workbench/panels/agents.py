@@ -67,7 +67,8 @@ class AgentsPanel(Panel):
 
     def wanted(self, width: int) -> int | None:
         """See ``Panel``."""
-        if self.context.is_home and not any(a.is_live for a in self.context.roster.agents):
+        agents = self.context.roster.agents
+        if self.context.is_home and not any(one.is_live for one in agents):
             return 0  # they are what the home screen offers to continue
         return self.table.count_lines(max(20, width))
 

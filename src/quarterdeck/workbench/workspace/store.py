@@ -153,13 +153,20 @@ class OpenWorkspace:
             return
         if not context.roster.agents:
             return
-        is_first, self._is_known = not self._is_known, True
-        if is_first and not any(agent.is_live for agent in context.roster.agents):
-            context.go_home()  # nothing runs: it offers them all, and more
-            return
         wanted = context.find_session(self._selected) if self._selected else None
+        is_first, self._is_known = not self._is_known, True
+        if is_first and self._is_quiet(wanted):
+            context.go_home()
+            return
         self._selected = None
         context.select(wanted or context.roster.agents[0].session)
+
+    def _is_quiet(self, wanted: "SessionId | None") -> bool:
+        """Whether nothing runs, has failed or is half written: the home screen offers the rest."""
+        context = self._app_context
+        if wanted is not None and context.drafts.get(wanted):
+            return False
+        return not any(one.is_live or one.state == "failed" for one in context.roster.agents)
 
     def restore_focus(self) -> None:
         """Give the focus to the panel that had it the last time."""
