@@ -8,7 +8,9 @@ from textwrap import dedent
 from quarterdeck.config.places import Places
 from quarterdeck.workbench.custom_widgets.library import WidgetLibrary
 from quarterdeck.workbench.panels.feed_model import FEED_MODES
+from quarterdeck.workbench.panels.history import HistoryPanel
 from quarterdeck.workbench.panels.system import MachineSample, ProcessGroup, SystemPanel
+from quarterdeck.workbench.panels.usage import UsagePanel
 
 from .agent_states import at_work, calm, many
 from .staged_workbench import Stage, StagedFleet, state
@@ -244,3 +246,78 @@ async def palette_with_recent_commands(stage: Stage) -> None:
     stage.app.preferences.choices.recent = ("review", "themes", "mode")
     await stage.press("ctrl+p")
     await stage.until("recent", "agents", "choose a theme")
+
+
+@state()
+async def notices_to_read_again(stage: Stage) -> None:
+    for words, is_bad in (("theme ember", False), ("cannot save this choice: disk full", True)):
+        stage.app.show_message(words, is_bad)
+    await stage.until("disk full")
+    stage.app.clear_notifications()
+    await stage.command("notices")
+    await stage.until("latest first")
+
+
+@state(at_work)  # pyright: ignore[reportArgumentType]
+async def everything_in_ascii(stage: Stage) -> None:
+    stage.app.theme_control.draw_signs("ascii")
+    stage.app.refresh_css(animate=False)
+    await stage.until("1 of 3", "* ann")
+
+
+@state(at_work)  # pyright: ignore[reportArgumentType]
+async def theme_of_sixteen_colours(stage: Stage) -> None:
+    await stage.command("theme", "sixteen")
+    await stage.until("1 of 3")
+    stage.app.clear_notifications()
+
+
+def _empty_state(kind: str, words: str) -> None:
+    async def play(stage: Stage) -> None:
+        await _panel(stage, "open", kind, words)
+
+    play.__name__ = f"empty_{kind.partition(' ')[0]}_panel"
+    state()(play)
+
+
+for _kind, _words in (
+    ("file", "No file is open"),
+    ("markdown", "No Markdown file is open"),
+    ("notebook", "No notebook is open"),
+    ("tail", "No file is followed"),
+    ("usage", "What agents use appears here"),
+    ("feed", "What agents do appears here"),
+    ("diff cwd=/", "is not in a git repository"),
+):
+    _empty_state(_kind, _words)
+
+
+@state()
+async def file_that_cannot_be_read(stage: Stage) -> None:
+    await _panel(stage, "open", "file path=/work/none.py", "cannot show", "try again")
+
+
+@state()
+async def tail_that_waits(stage: Stage) -> None:
+    await _panel(stage, "open", "tail path=/work/none.log", "waits for the file")
+
+
+@state()
+async def history_that_is_empty(stage: Stage) -> None:
+    await stage.command("open", "history")
+    panel = stage.app.main.query_one(HistoryPanel)
+    panel.environment = {"HOME": str(stage.project.parent)}
+    panel.look_now()
+    await stage.until("No sessions of other agents")
+    await stage.command("zoom")
+    await stage.until("No sessions of other agents")
+
+
+@state(many)
+async def panel_that_loads(stage: Stage) -> None:
+    await calm(stage)
+    await _panel(stage, "open", "usage", "by agent")
+    panel = stage.app.main.query_one(UsagePanel)
+    panel.look = asyncio.Event().wait  # pyright: ignore[reportAttributeAccessIssue]
+    await stage.press("r")
+    await stage.until("loading", "by agent")

@@ -1,6 +1,7 @@
 """What a terminal can show: signs in ASCII, few colours, and a background that it tells."""
 
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from quarterdeck.workbench.terminal_features import (
     read_background,
 )
 from tests.support import agent_states, panel_states
+from tests.support.real_terminals import PROGRAM, clean_environment, pty_of
 from tests.support.staged_workbench import STATES, staged
 from tests.support.workbench_app import screen_text, until
 
@@ -61,9 +63,8 @@ def test_each_sign_takes_a_cell_and_so_does_what_replaces_it():
 @settings(deadline=None, max_examples=60)
 def test_a_text_keeps_its_cells_in_ascii(text: str):
     plain = to_ascii(text, keeps_letters=False)
-    assert (plain.isascii() and len(plain) == len(text)) or cell_len(plain) == sum(
-        max(0, cell_len(one)) if not one.isascii() else cell_len(one) for one in text
-    )
+    assert plain.isascii()
+    assert len(plain) == sum(1 if one.isascii() else cell_len(one) for one in text)
 
 
 SIGNS_IN = re.compile("[●○◌✓✗⊘⚠❯✻⎇◆◇❝☐◐☑▓░]")
@@ -228,3 +229,30 @@ async def test_a_file_of_the_person_can_ask_for_ascii(tmp_path: Path):
     async with staged(STATES["many-agents"], tmp_path, (100, 30)) as stage:
         await until(stage.pilot, lambda: "* ann" in screen_text(stage.app))
         assert "●" not in screen_text(stage.app)
+
+
+def test_a_light_terminal_is_found_on_a_real_terminal_and_no_key_comes_of_it(tmp_path: Path):
+    environment = clean_environment(tmp_path, COLORTERM="truecolor")
+    with pty_of([PROGRAM], environment, cwd=tmp_path) as screen:
+        screen.shows("\x1b]11;?")
+        screen.write("before ")
+        for part in ("\x1b]11;rgb:ff", "ff/ffff/ffff\x1b", "\\"):
+            screen.write(part)
+            time.sleep(0.02)  # three reads, if the program is quick
+        screen.shows("48;2;251;252;253m")  # the background of the theme "light"
+        screen.write("after")
+        screen.shows("after")
+        assert b"rgb" not in screen.read()
+        screen.write("\x11")
+        assert screen.ends() == 0 and screen.is_restored
+
+
+def test_16_colours_are_all_that_is_sent_to_a_terminal_that_has_no_more(tmp_path: Path):
+    environment = clean_environment(tmp_path, TERM="xterm", LC_ALL="C", LANG="C")
+    with pty_of([PROGRAM], environment, cwd=tmp_path) as screen:
+        screen.shows("Quarterdeck")
+        screen.write("\x11")
+        assert screen.ends() == 0
+        shown = screen.read()
+        assert b"8;2;" not in shown and b"8;5;" not in shown and b"\x1b]11;" not in shown
+        assert shown.isascii()

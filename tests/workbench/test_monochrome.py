@@ -1,0 +1,127 @@
+"""Nothing is said by colour alone: without any colour, signs, words and weights tell it."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.segment import Segment
+
+from quarterdeck.workbench.preferences.themes.apply import apply_theme
+from quarterdeck.workbench.preferences.themes.files import find_theme
+from quarterdeck.workbench.stores.roster import SYMBOLS
+from tests.support import agent_states, panel_states, review_states
+from tests.support.screen_strips import render_screen
+from tests.support.staged_workbench import STATES, Stage, staged
+
+assert agent_states and panel_states and review_states  # they name the states
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="qd-", dir="/tmp"))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+async def without_colours(stage: Stage) -> None:
+    mono = await asyncio.to_thread(find_theme, "mono", ())
+    assert mono is not None
+    apply_theme(stage.app, mono)
+    await stage.pilot.pause()
+
+
+def cells(stage: Stage) -> list[str]:
+    """The lines of the screen with no colour at all: a text and, in marks, its weights."""
+    return ["".join(_marked(segment) for segment in strip) for strip in render_screen(stage.app)]
+
+
+def _marked(segment: Segment) -> str:
+    style = segment.style
+    weights = "" if style is None else "".join(
+        sign for sign, is_on in (("*", style.bold), ("_", style.underline), ("~", style.reverse))
+        if is_on
+    )  # fmt: skip
+    return f"{weights}{segment.text}"
+
+
+def line_with(stage: Stage, words: str) -> str:
+    found = [line for line in cells(stage) if words in line]
+    assert found, f"{words!r} in\n" + "\n".join(cells(stage))
+    return found[0]
+
+
+def test_each_state_of_an_agent_has_a_sign_and_those_that_share_one_are_alike():
+    alike = {("interrupted", "killed")}
+    for one, sign in SYMBOLS.items():
+        for other, its in SYMBOLS.items():
+            if one < other and sign == its:
+                assert (one, other) in alike
+
+
+async def test_agents_are_told_apart_and_the_chosen_one_is_seen(place: Path):
+    async with staged(STATES["many-agents"], place, (120, 40)) as stage:
+        await without_colours(stage)
+        for sign, name in (("?", "dora"), ("✗", "bob"), ("●", "ann"), ("○", "cleo")):
+            rows = [line.partition("│")[0] for line in cells(stage)]
+            assert sign in next(row for row in rows if name in row).partition(name)[0]
+        chosen = [line for line in cells(stage) if "~" in line.partition("│")[0]]
+        assert any("dora" in line for line in chosen) and not any("bob" in line for line in chosen)
+        assert "failed" in line_with(stage, "bob ") and "needs you" in "".join(cells(stage))
+
+
+async def test_changes_have_their_signs_and_changed_words_are_underlined(place: Path):
+    async with staged(STATES["review-with-comments"], place, (120, 40)) as stage:
+        await without_colours(stage)
+        text = cells(stage)
+        assert any("- " in line for line in text) and any("+ " in line for line in text)
+        assert any("*_" in line for line in text)
+    async with staged(STATES["diff-of-a-file"], place / "two", (120, 40)) as stage:
+        await without_colours(stage)
+        assert "- " in line_with(stage, "return x + 7").replace("x + 70", "")
+        assert "+ " in line_with(stage, "x + 70")
+
+
+async def test_risks_are_marked_by_a_sign_with_the_reason(place: Path):
+    async with staged(STATES["permission-for-a-command"], place, (120, 40)) as stage:
+        await without_colours(stage)
+        screen = "\n".join(cells(stage))
+        assert "⚠" in screen or "!" in screen
+        assert "y" in screen and "allow" in screen and "deny" in screen
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("agent-crashed", "✗"),
+        ("host-lost", "lost"),
+        ("something-went-wrong-is-told", "nowhere"),
+        ("conflicts-of-agents", "⚠"),
+        ("tree-of-files", "?"),
+        ("feed-of-audit", "✓"),
+        ("theme-without-colours", "●"),
+        ("file-that-cannot-be-read", "✗"),
+    ],
+)
+async def test_a_state_says_what_it_is_in_words_or_signs(name: str, words: str, place: Path):
+    async with staged(STATES[name], place, (120, 40)) as stage:
+        await without_colours(stage)
+        assert any(words in line for line in cells(stage)), "\n".join(cells(stage))
+
+
+async def test_the_panel_with_the_focus_is_seen(place: Path):
+    async with staged(STATES["layout-of-four-chats"], place, (120, 40)) as stage:
+        await without_colours(stage)
+        before = cells(stage)
+        await stage.press("f4")
+        await stage.pilot.pause()
+        assert cells(stage) != before  # a title or the cursor of the input, without any colour
+
+
+@pytest.mark.parametrize("name", ["palette", "themes", "tree-of-files", "inbox-with-three"])
+async def test_the_row_under_the_cursor_is_reversed(name: str, place: Path):
+    async with staged(STATES[name], place, (120, 40)) as stage:
+        await without_colours(stage)
+        assert any("*~" in line for line in cells(stage)), "\n".join(cells(stage))
