@@ -329,13 +329,13 @@ def list_model_options(
     return reported + sorted(known, key=lambda one: one.group == _NO_KEY)
 
 
-_NO_KEY = "no key of the vendor is set"
+_NO_KEY = "no key is set for them"
 
 
 def _model_group(name: str, usable: frozenset[str] | None) -> str:
     if usable is None:
         return "known models"
-    return "a key of the vendor is set" if name in usable else _NO_KEY
+    return "can be used here" if name in usable else _NO_KEY
 
 
 def _describe_price(price: ModelPrice | None) -> str:
