@@ -60,8 +60,10 @@ if TYPE_CHECKING:
 
 __all__ = ["SettingsFiles", "SettingsScreen", "format_setting_value"]
 
-_LAYERS = {"default": "default", "user": "your file", "project": "project", "local": "local"}
-_LAYERS |= {"environment": "environment", "flag": "flag"}
+_LAYERS = {
+    **{name: name for name in ("default", "project", "local", "environment", "flag")},
+    "user": "your file",
+}
 _DEFAULT = "the default"
 _SCOPE_WORDS = {"user": "your file", "project": "shared with the project", "local": "only here"}
 
@@ -277,7 +279,7 @@ class SettingsScreen(ModalScreen[None]):
     def _filter(self) -> None:
         rows = self.query_one(_Rows)
         words = self.query_one("#search", Input).value.lower().split()
-        texts = self._loaded.texts if self._loaded is not None else {}
+        texts: Mapping[Key, str] = self._loaded.texts if self._loaded is not None else {}
         rows.facts = [one for one in self._facts if _matches(one, texts[one.key], words)]
         keys = [spell_key(one.key) for one in rows.facts]
         if rows.cursor not in keys:
@@ -347,11 +349,7 @@ class SettingsScreen(ModalScreen[None]):
             self._show_facts()
             return
         self._editing = fact
-        scope: SettingScope = (
-            cast("SettingScope", fact.source.layer)
-            if fact.source.layer in SETTING_SCOPES
-            else "user"
-        )
+        scope = _scope_of(fact.source.layer) or "user"
         self._show_scopes(fact, scope)
         field = self.query_one("#value", SelectField)
         field.offer(_list_values(fact), is_free=not _is_closed(fact))
@@ -388,8 +386,7 @@ class SettingsScreen(ModalScreen[None]):
 
     @property
     def _scope(self) -> SettingScope:
-        value = self.query_one("#scope", SelectField).value
-        return next((one for one in SETTING_SCOPES if one == value), "user")
+        return _scope_of(self.query_one("#scope", SelectField).value) or "user"
 
     def _fill(self, scope: SettingScope) -> None:
         """Begin with the value that counts; of a list that files add to, with that of the file."""
@@ -454,14 +451,13 @@ class SettingsScreen(ModalScreen[None]):
             self._load()
             return
         layer = fact.source.layer
-        scope = self._scope if self._editing is not None else layer
-        if scope not in SETTING_SCOPES:
+        scope = self._scope if self._editing is not None else _scope_of(layer)
+        if scope is None:
             words = "it has its default" if layer == "default" else f"it comes from the {layer}"
             self._notice = (f"nothing to reset: {words}", "warning")
             self._show_facts()
             return
-        wanted = cast("SettingScope", scope)
-        self.run_worker(self._reset(fact, wanted), group="save", exclusive=True)
+        self.run_worker(self._reset(fact, scope), group="save", exclusive=True)
 
     async def _reset(self, fact: SettingFact, scope: SettingScope) -> None:
         try:
@@ -530,6 +526,15 @@ class SettingsScreen(ModalScreen[None]):
         if self._editing is not None:
             keys = "enter save · ctrl+r reset · tab scope · ↑↓ choose · esc back"
         box.border_subtitle = keys
+
+
+def _scope_of(name: str) -> SettingScope | None:
+    """The scope of a name; None: it is none that a person writes to."""
+    found: SettingScope | None = None
+    for one in SETTING_SCOPES:
+        if one == name:
+            found = one
+    return found
 
 
 def _matches(fact: SettingFact, help: str, words: Sequence[str]) -> bool:

@@ -72,7 +72,7 @@ class SpawnScreen(ModalScreen[None]):
         Binding("ctrl+o", "more", "more or fewer fields"),
     ]
 
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]]] = [(0, "-narrow"), (64, "-wide")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (64, "-wide")]  # noqa: RUF012 - as Textual has it
 
     def __init__(
         self,
