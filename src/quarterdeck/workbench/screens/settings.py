@@ -65,6 +65,8 @@ _LAYERS = {
     "user": "your file",
 }
 _DEFAULT = "the default"
+_WITH_TEXT = 40
+"""Cells beside name and value from which on a row says what the setting is for."""
 _SCOPE_WORDS = {"user": "your file", "project": "shared with the project", "local": "only here"}
 
 
@@ -168,18 +170,21 @@ class _Rows(Picker, can_focus=False):
     def __init__(self) -> None:
         super().__init__(id="settings")
         self.facts: Sequence[SettingFact] = ()
+        self.texts: Mapping[Key, str] = {}
+        """What each setting is for, where there is room for it."""
 
     def rows(self, width: int) -> list[tuple[str, Line]]:
         names = max((len(one.key[-1]) for one in self.facts), default=8) + 4
         wide = min(names, max(12, width // 3))
-        value = max(8, min(40, width - wide - 14))
+        value = max(8, min(28, width - wide - 14))
         rows: list[tuple[str, Line]] = []
         above: Key = ()
         for one in self.facts:
             if one.key[:-1] != above:
                 above = one.key[:-1]
                 rows.append((f"\0{above}", ((sanitize_line(spell_key(above)), "faint"),)))
-            rows.append((spell_key(one.key), _row(one, wide, value)))
+            text = self.texts.get(one.key, "") if width - wide - value >= _WITH_TEXT else ""
+            rows.append((spell_key(one.key), (*_row(one, wide, value), (text, "faint"))))
         return rows
 
 
@@ -191,7 +196,7 @@ def _row(fact: SettingFact, wide: int, value_width: int) -> Line:
     return (
         (f"{name:<{wide}}", "strong" if is_set else "text"),
         (f"{value:<{value_width}}", "text" if is_set else "faint"),
-        (_LAYERS[fact.source.layer], "running" if is_set else "faint"),
+        (f"{_LAYERS[fact.source.layer]:<13}", "running" if is_set else "faint"),
     )
 
 
@@ -280,6 +285,7 @@ class SettingsScreen(ModalScreen[None]):
         rows = self.query_one(_Rows)
         words = self.query_one("#search", Input).value.lower().split()
         texts: Mapping[Key, str] = self._loaded.texts if self._loaded is not None else {}
+        rows.texts = texts
         rows.facts = [one for one in self._facts if _matches(one, texts[one.key], words)]
         keys = [spell_key(one.key) for one in rows.facts]
         if rows.cursor not in keys:
