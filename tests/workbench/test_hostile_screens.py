@@ -318,7 +318,7 @@ async def screens_to_read(hall: Hall) -> None:
     words = hall.words
     await hall.show(ReadingScreen(words(), [(words(), [(words(), words()), (words(), words())])]))
     await hall.show(HelpScreen([(words(), [(words(), words())])], title=words(), query=""))
-    await hall.show(ConfirmScreen(words(), words()))
+    await hall.show(ConfirmScreen(words(), words(), "do it"))
     await hall.show(AskLineScreen(words(), words()))
     layouts = [{"name": words(), "scope": "user", "help": words()}]
     await hall.show(LayoutsScreen(layouts))

@@ -81,6 +81,13 @@ async def test_typing_filters_and_enter_takes_the_best():
         assert app.submitted == 1
 
 
+async def test_keys_that_are_faster_than_the_list_choose_the_same():
+    async with form() as (app, _):
+        app.field.insert_text_at_cursor("ban")  # its message is not there yet
+        await app.field.action_submit()
+        assert app.field.value == "banana" and not app.submitted
+
+
 async def test_arrows_walk_through_all_and_tab_takes_and_goes_on():
     async with form(value="apple") as (app, pilot):
         await pilot.press("down")

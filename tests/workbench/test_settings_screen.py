@@ -1,5 +1,6 @@
 """Settings are changed on the screen: with a scope, checked, and nothing wrong is written."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -31,7 +32,7 @@ class Office:
 
     @property
     def text(self) -> str:
-        return " ".join(screen_text(self.app).split())
+        return " ".join(screen_text(self.app).replace("│", " ").split())
 
     async def search(self, words: str) -> None:
         self.app.push_screen(SettingsScreen(self.files, words))
@@ -45,7 +46,11 @@ class Office:
         return field
 
     async def shows(self, *words: str) -> None:
-        await until(self.pilot, lambda: all(one in self.text for one in words))
+        try:
+            await until(self.pilot, lambda: all(one in self.text for one in words))
+        except TimeoutError:
+            missing = [one for one in words if one not in self.text]
+            raise AssertionError(f"{missing} in\n{screen_text(self.app)}") from None
 
 
 @asynccontextmanager
@@ -58,7 +63,8 @@ async def office(
         places.config_file.write_text(text)
     project = home / "project"
     (project / ".git").mkdir(parents=True)
-    files = SettingsFiles(places=places, directory=project, environment=environment or {})
+    variables = {"HOME": str(home / "home"), **(environment or {})}
+    files = SettingsFiles(places=places, directory=project, environment=variables)
     async with opened(FakeFleet(), home / "drafts", WIDE) as (app, pilot):
         yield Office(app, pilot, files)
 
@@ -115,8 +121,9 @@ async def test_a_project_that_is_not_trusted_says_that_nothing_changes(tmp_path:
         await at.shows("! set in")
         path = at.files.directory / ".quarterdeck" / "config.toml"
         assert path.read_text() == "[sandbox]\nnetwork = true\n"
-        TrustStore(at.files.places.trust_file).trust(at.files.directory)
-        assert at.files.load().settings.sandbox.network
+        store = TrustStore(at.files.places.trust_file)
+        await asyncio.to_thread(store.trust, at.files.directory)
+        assert (await asyncio.to_thread(at.files.load)).settings.sandbox.network
 
 
 async def test_a_reset_takes_the_setting_out_of_its_file(tmp_path: Path):
@@ -134,7 +141,7 @@ async def test_a_variable_that_counts_more_is_named(tmp_path: Path):
     async with office(tmp_path, environment={"QUARTERDECK_MODE": "plan"}) as at:
         await at.edit("may do without asking")
         await at.pilot.press(*"ask", "enter", "enter")
-        await at.shows("! set in", "but QUARTERDECK_MODE counts")
+        await at.shows("! set in ~/config.toml, but QUARTERDECK_MODE counts")
 
 
 async def test_a_file_that_cannot_be_read_is_named_and_read_again(tmp_path: Path):
@@ -155,10 +162,12 @@ async def test_what_only_a_person_can_write_says_where(tmp_path: Path):
 
 async def test_escape_goes_back_a_step_at_a_time(tmp_path: Path):
     async with office(tmp_path) as at:
-        await at.edit("limits.cost")
+        await at.edit("limits.model_calls")
         screen = at.app.screen
         await at.pilot.press("down")
-        await at.pilot.press("escape", "escape")
+        await at.pilot.press("escape")
+        assert screen.query_one("#value", Input).has_focus
+        await at.pilot.press("escape")
         assert screen.query_one("#search", Input).has_focus
         await at.pilot.press("escape")
         assert screen.query_one("#search", Input).value == ""

@@ -192,7 +192,8 @@ async def _confirmed(app: "Workbench", error: UnsavedPanelsError) -> bool:
     from ..screens.dialogs import ConfirmScreen
 
     words = "\n".join(f"{panel}: {what}" for panel, what in error.lost.items())
-    return await app.push_screen_wait(ConfirmScreen("discard unsaved changes?", words))
+    asked = ConfirmScreen("discard unsaved changes?", words, "discard")
+    return await app.push_screen_wait(asked)
 
 
 async def _ask(app: "Workbench", what: str) -> str:

@@ -188,8 +188,9 @@ class CommandRunner:
         words = ""
         if name == "kill" and not await self._app.push_screen_wait(
             ConfirmScreen(
-                f"kill {agent.name}",
+                f"kill {agent.name}?",
                 "This ends the agent, its child agents and all their processes now.",
+                "kill",
             )
         ):
             return

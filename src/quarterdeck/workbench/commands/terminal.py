@@ -64,7 +64,7 @@ async def _end(app: "Workbench", terminal: "TerminalInfo") -> None:
         raise RefusedCallError(f"{terminal.name!r} is an agent; use /close to end it")
     if terminal.ended is None:
         words = f"{format_command_line(terminal.command)}\nin {terminal.cwd}"
-        asked = ConfirmScreen(f"end {terminal.name} and its child processes?", words)
+        asked = ConfirmScreen(f"end {terminal.name} and its child processes?", words, "end")
         if not await app.push_screen_wait(asked):
             return
     await app.context.fleet.close_terminal(terminal.id)

@@ -9,7 +9,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.suggester import SuggestFromList
 from textual.widget import Widget
 from textual.widgets import Input, Label
 
@@ -20,7 +19,6 @@ from .key_guard import KeyGuard
 
 __all__ = [
     "AskLineScreen",
-    "ChoiceInput",
     "ConfirmScreen",
     "FactsView",
     "FieldRow",
@@ -56,24 +54,31 @@ class AskLineScreen(ModalScreen[str | None]):
 
 
 class ConfirmScreen(ModalScreen[bool]):
-    """Gives True if the person wants it."""
+    """Gives True if the person wants it.
+
+    Args:
+        title: what is asked.
+        words: what would happen.
+        verb: names what the key ``y`` does, such as ``kill``.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "yes", "yes"),
         Binding("n,escape", "no", "no"),
     ]
 
-    def __init__(self, title: str, words: str) -> None:
+    def __init__(self, title: str, words: str, verb: str) -> None:
         super().__init__()
         self._asked = title
         self._words = words
+        self._verb = verb
         self._guard = KeyGuard(time.monotonic)
 
     def compose(self) -> ComposeResult:
         """The parts."""
         with Vertical(id="box") as box:
             box.border_title = Content(sanitize_line(self._asked, 60))
-            box.border_subtitle = "y yes · n or esc no"
+            box.border_subtitle = f"y {self._verb} · esc cancel"
             yield Label(sanitize_text(self._words), markup=False)
 
     def action_yes(self) -> None:
@@ -162,32 +167,6 @@ class ReadingScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         """Let keys scroll."""
         self.query_one(_Parts).focus()
-
-
-class ChoiceInput(Input):
-    """A line in which up and down choose among values; others can be typed."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "cycle(-1)", "the value before", show=False),
-        Binding("down", "cycle(1)", "the next value", show=False),
-    ]
-
-    def __init__(self, value: str = "", *, id: str, choices: Sequence[str] = ()) -> None:
-        super().__init__(value, id=id)
-        self.choices: tuple[str, ...] = ()
-        self.offer(choices)
-
-    def offer(self, choices: Sequence[str]) -> None:
-        """Choose among these from now on."""
-        self.choices = tuple(choices)
-        self.suggester = SuggestFromList(self.choices)
-
-    def action_cycle(self, step: int) -> None:
-        """Put the next value into the line; nothing is one of them."""
-        values = ("", *self.choices) if "" not in self.choices else self.choices
-        at = values.index(self.value) + step if self.value in values else min(step, 0) + 1
-        self.value = values[at % len(values)]
-        self.action_end()
 
 
 class FieldRow(Horizontal):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
@@ -24,7 +25,8 @@ from quarterdeck.wire.worktrees import LandingMethod
 from ..rendering import glyphs
 from ..rendering.lines import Span
 from ..sanitize import sanitize_line, sanitize_text
-from .dialogs import ChoiceInput, FactsView, FieldRow
+from ..widgets.select import SelectField, SelectOption
+from .dialogs import FactsView, FieldRow
 from .question import FormCheckbox
 
 if TYPE_CHECKING:
@@ -33,6 +35,11 @@ if TYPE_CHECKING:
 __all__ = ["LandingScreen", "preview_spans", "result_spans"]
 
 METHODS: tuple[LandingMethod, ...] = ("merge", "squash", "rebase")
+_METHOD_OPTIONS = (
+    SelectOption(value="merge", words="a merge commit with the agent's commits"),
+    SelectOption(value="squash", words="one commit"),
+    SelectOption(value="rebase", words="the agent's commits on top of the branch"),
+)
 _KEYS = "ctrl+s merge · ctrl+r preview · tab next field · esc cancel"
 _MOST_NAMED = 6
 _DONE = ("landed", "unchanged")
@@ -123,7 +130,8 @@ class LandingScreen(ModalScreen[LandingResult | None]):
             box.border_subtitle = _KEYS
             with VerticalScroll():
                 yield FactsView()
-                yield FieldRow("method", ChoiceInput(id="method", choices=METHODS))
+                method = SelectField(id="method", options=_METHOD_OPTIONS, is_free=True)
+                yield FieldRow("method", method)
                 yield FieldRow("into", Input(id="into"))
                 yield FieldRow("message", TextArea(id="message", compact=True))
                 yield FieldRow("check", Input(id="check"))
@@ -139,6 +147,10 @@ class LandingScreen(ModalScreen[LandingResult | None]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Enter in a field shows what would happen with it."""
         event.stop()
+        self.action_preview()
+
+    @on(SelectField.Taken, "#method")
+    def _method_taken(self) -> None:
         self.action_preview()
 
     def action_preview(self) -> None:

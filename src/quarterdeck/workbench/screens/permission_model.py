@@ -104,7 +104,7 @@ def summarize_request(asked: PermissionAsked, cwd: str | None, home: str = "") -
     shown = [command or "", patch, *(change.path for change in changes), given or ""]
     leaves = [one for one in _leaves(asked.raw_input) if not _is_shown(one, shown, changes, patch)]
     texts = [_without_prompt(one, command, (given, cwd)) for one in texts]
-    said = [str(value) for _, name, value in leaves if name == _DESCRIPTION]
+    described = [str(value) for _, name, value in leaves if name == _DESCRIPTION]
     leaves = [one for one in leaves if one[1] != _DESCRIPTION]
     shown_texts = {*shown, *(str(value) for _, _, value in leaves)}
     names = [name for change in changes for name in _short_names(change.path, cwd)]
@@ -113,7 +113,7 @@ def summarize_request(asked: PermissionAsked, cwd: str | None, home: str = "") -
     )
     notes += [
         text
-        for text in dict.fromkeys((*said, *texts))
+        for text in dict.fromkeys((*described, *texts))
         if text and text not in shown_texts and text not in notes
     ]
     notes += [f"terminal {c.terminal_id}" for c in asked.content if isinstance(c, TerminalItem)]

@@ -60,10 +60,26 @@ if TYPE_CHECKING:
 
 __all__ = ["SettingsFiles", "SettingsScreen", "format_setting_value"]
 
-_LAYERS = {"default": "default", "user": "your file", "project": "project", "local": "local"}
-_LAYERS |= {"environment": "environment", "flag": "flag"}
+_LAYERS = {
+    **{name: name for name in ("default", "project", "local", "environment", "flag")},
+    "user": "your file",
+}
 _DEFAULT = "the default"
+_WITH_TEXT = 40
+"""Cells beside name and value from which on a row says what the setting is for."""
 _SCOPE_WORDS = {"user": "your file", "project": "shared with the project", "local": "only here"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loaded:
+    """What was read of the files."""
+
+    config: Config
+    facts: Sequence[SettingFact]
+    texts: Mapping[Key, str]
+    """What each setting is for."""
+    paths: Mapping[SettingScope, str]
+    is_trusted: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +104,28 @@ class SettingsFiles:
             environ=self.environment,
             trusted=self.is_trusted,
         )
+
+    def read(self) -> _Loaded:
+        """All that a screen shows. Raises ConfigError."""
+        config = self.load()
+        facts = setting_facts(config)
+        return _Loaded(
+            config=config,
+            facts=facts,
+            texts={one.key: describe_setting_text(one.setting) for one in facts},
+            paths={scope: self.shorten(str(self.find(scope))) for scope in SETTING_SCOPES},
+            is_trusted=self.is_trusted,
+        )
+
+    def read_own(self, key: Key, scope: SettingScope) -> Any:
+        """The value that the file of a scope itself has; None: none. Raises ConfigError."""
+        return read_own_value(self.find(scope), key)
+
+    def shorten(self, path: str) -> str:
+        """A path as people write it, for the screen; reads nothing."""
+        home = self.environment.get("HOME", "")
+        is_below = bool(home) and path.startswith(f"{home}/")
+        return sanitize_line(f"~{path[len(home) :]}" if is_below else path, 300)
 
     def find(self, scope: SettingScope) -> Path:
         """The file of a scope."""
@@ -132,18 +170,21 @@ class _Rows(Picker, can_focus=False):
     def __init__(self) -> None:
         super().__init__(id="settings")
         self.facts: Sequence[SettingFact] = ()
+        self.texts: Mapping[Key, str] = {}
+        """What each setting is for, where there is room for it."""
 
     def rows(self, width: int) -> list[tuple[str, Line]]:
         names = max((len(one.key[-1]) for one in self.facts), default=8) + 4
         wide = min(names, max(12, width // 3))
-        value = max(8, min(40, width - wide - 14))
+        value = max(8, min(28, width - wide - 14))
         rows: list[tuple[str, Line]] = []
         above: Key = ()
         for one in self.facts:
             if one.key[:-1] != above:
                 above = one.key[:-1]
                 rows.append((f"\0{above}", ((sanitize_line(spell_key(above)), "faint"),)))
-            rows.append((spell_key(one.key), _row(one, wide, value)))
+            text = self.texts.get(one.key, "") if width - wide - value >= _WITH_TEXT else ""
+            rows.append((spell_key(one.key), (*_row(one, wide, value), (text, "faint"))))
         return rows
 
 
@@ -155,7 +196,7 @@ def _row(fact: SettingFact, wide: int, value_width: int) -> Line:
     return (
         (f"{name:<{wide}}", "strong" if is_set else "text"),
         (f"{value:<{value_width}}", "text" if is_set else "faint"),
-        (_LAYERS[fact.source.layer], "running" if is_set else "faint"),
+        (f"{_LAYERS[fact.source.layer]:<13}", "running" if is_set else "faint"),
     )
 
 
@@ -196,9 +237,7 @@ class SettingsScreen(ModalScreen[None]):
         super().__init__()
         self._files = files
         self._query = query
-        self._facts: Sequence[SettingFact] = ()
-        self._config: Config | None = None
-        self._is_trusted = True
+        self._loaded: _Loaded | None = None
         self._editing: SettingFact | None = None
         self._notice: Span | None = None
 
@@ -228,15 +267,16 @@ class SettingsScreen(ModalScreen[None]):
 
     async def _read(self) -> None:
         try:
-            self._config = await asyncio.to_thread(self._files.load)
-            self._is_trusted = await asyncio.to_thread(lambda: self._files.is_trusted)
+            self._loaded = await asyncio.to_thread(self._files.read)
         except QuarterdeckError as error:
-            self._facts = ()
+            self._loaded = None
             words = f"✗ {error}\nFix the file, then press ctrl+r."
             self._notice = (sanitize_text(words), "bad")
-        else:
-            self._facts = setting_facts(self._config)
         self._filter()
+
+    @property
+    def _facts(self) -> Sequence[SettingFact]:
+        return self._loaded.facts if self._loaded is not None else ()
 
     # The list
 
@@ -244,7 +284,9 @@ class SettingsScreen(ModalScreen[None]):
     def _filter(self) -> None:
         rows = self.query_one(_Rows)
         words = self.query_one("#search", Input).value.lower().split()
-        rows.facts = [one for one in self._facts if _matches(one, words)]
+        texts: Mapping[Key, str] = self._loaded.texts if self._loaded is not None else {}
+        rows.texts = texts
+        rows.facts = [one for one in self._facts if _matches(one, texts[one.key], words)]
         keys = [spell_key(one.key) for one in rows.facts]
         if rows.cursor not in keys:
             rows.cursor = keys[0] if keys else None
@@ -277,26 +319,23 @@ class SettingsScreen(ModalScreen[None]):
         return next((one for one in rows.facts if spell_key(one.key) == rows.cursor), None)
 
     def _show_facts(self) -> None:
-        fact = self._current
-        if fact is None:
-            words = "no setting has these words" if self._facts or self._notice is None else ""
-            parts: list[Span] = [(words, "faint")] if words and self._config else []
-            self.query_one(_Facts).show([*parts, *([self._notice] if self._notice else [])])
+        fact, notice = self._current, [self._notice] if self._notice is not None else []
+        if fact is None or self._loaded is None:
+            words = "no setting has these words" if self._loaded is not None else ""
+            self.query_one(_Facts).show([(words, "faint"), *notice])
             return
-        place = fact.source.place
+        place = self._files.shorten(fact.source.place or "")
         origin = _LAYERS[fact.source.layer] + (f" ({place})" if place else "")
         variable = variable_of(fact.setting)
         details = [f"takes {describe_type(fact.setting.accepts)}", f"from {origin}"]
-        details += [f"variable {variable}"] if variable else []
-        parts = [
-            (spell_key(fact.key), "strong"),
-            (describe_setting_text(fact.setting), "text"),
+        details += [f"variable {variable}"] if variable and variable != place else []
+        parts: list[Span] = [
+            (sanitize_line(spell_key(fact.key), 200), "strong"),
+            (self._loaded.texts[fact.key], "text"),
             (sanitize_line(" · ".join(details), 400), "faint"),
-            (f"a change takes effect {describe_effect(fact.key)}", "faint"),
         ]
-        if self._notice is not None:
-            parts.append(self._notice)
-        self.query_one(_Facts).show(parts)
+        parts.append((f"a change takes effect {describe_effect(fact.key)}", "faint"))
+        self.query_one(_Facts).show([*notice, *parts])
 
     # One setting
 
@@ -308,19 +347,15 @@ class SettingsScreen(ModalScreen[None]):
     def _edit(self) -> None:
         """Let the setting under the cursor be changed."""
         fact = self._current
-        if fact is None:
+        if fact is None or self._loaded is None:
             return
         if fact.is_secret or tables_of(fact.setting.accepts) is not None:
-            path = sanitize_line(str(self._files.find("user")), 300)
+            path = self._loaded.paths["user"]
             self._notice = (f"this one can only be changed in a file, such as {path}", "warning")
             self._show_facts()
             return
         self._editing = fact
-        scope: SettingScope = (
-            cast("SettingScope", fact.source.layer)
-            if fact.source.layer in SETTING_SCOPES
-            else "user"
-        )
+        scope = _scope_of(fact.source.layer) or "user"
         self._show_scopes(fact, scope)
         field = self.query_one("#value", SelectField)
         field.offer(_list_values(fact), is_free=not _is_closed(fact))
@@ -332,7 +367,7 @@ class SettingsScreen(ModalScreen[None]):
 
     def _show_scopes(self, fact: SettingFact, scope: SettingScope) -> None:
         field = self.query_one("#scope", SelectField)
-        is_waiting = not self._is_trusted and not key_matches(fact.key, FREE_OF_TRUST)
+        is_waiting = self._waits_for_trust(fact)
         wait = "; has no effect until you trust this workspace: /trust" if is_waiting else ""
         options = [
             SelectOption(value=one, words=f"{_SCOPE_WORDS[one]}{wait if one != 'user' else ''}")
@@ -357,8 +392,7 @@ class SettingsScreen(ModalScreen[None]):
 
     @property
     def _scope(self) -> SettingScope:
-        value = self.query_one("#scope", SelectField).value
-        return next((one for one in SETTING_SCOPES if one == value), "user")
+        return _scope_of(self.query_one("#scope", SelectField).value) or "user"
 
     def _fill(self, scope: SettingScope) -> None:
         """Begin with the value that counts; of a list that files add to, with that of the file."""
@@ -372,7 +406,7 @@ class SettingsScreen(ModalScreen[None]):
 
     async def _fill_own(self, fact: SettingFact, scope: SettingScope) -> None:
         try:
-            own = await asyncio.to_thread(read_own_value, self._files.find(scope), fact.key)
+            own = await asyncio.to_thread(self._files.read_own, fact.key, scope)
         except ConfigError as error:
             self._show_problem(str(error))
             return
@@ -423,14 +457,13 @@ class SettingsScreen(ModalScreen[None]):
             self._load()
             return
         layer = fact.source.layer
-        scope = self._scope if self._editing is not None else layer
-        if scope not in SETTING_SCOPES:
+        scope = self._scope if self._editing is not None else _scope_of(layer)
+        if scope is None:
             words = "it has its default" if layer == "default" else f"it comes from the {layer}"
             self._notice = (f"nothing to reset: {words}", "warning")
             self._show_facts()
             return
-        wanted = cast("SettingScope", scope)
-        self.run_worker(self._reset(fact, wanted), group="save", exclusive=True)
+        self.run_worker(self._reset(fact, scope), group="save", exclusive=True)
 
     async def _reset(self, fact: SettingFact, scope: SettingScope) -> None:
         try:
@@ -444,20 +477,25 @@ class SettingsScreen(ModalScreen[None]):
         """Show what counts now, and why if that is something else."""
         self._stop_editing()
         await self._read()
-        if self._config is None:
+        if self._loaded is None:
             return
-        place = sanitize_line(str(self._files.find(scope)), 300)
+        place = self._loaded.paths[scope]
         words, role = f"✓ {done} in {place}; takes effect {describe_effect(fact.key)}", "good"
-        source = self._config.source(*fact.key)
-        is_waiting = scope != "user" and not self._is_trusted
-        if done == "set" and is_waiting and not key_matches(fact.key, FREE_OF_TRUST):
+        source = self._loaded.config.source(*fact.key)
+        if done == "set" and scope != "user" and self._waits_for_trust(fact):
             words = f"! {done} in {place}; has no effect until you trust this workspace: /trust"
             role = "warning"
         elif done == "set" and not fact.is_added_up and source.layer != scope:
             where = source.place or source.layer
-            words, role = f"! {done} in {place}, but {sanitize_line(where, 200)} counts", "warning"
+            words = f"! {done} in {place}, but {self._files.shorten(where)} counts"
+            role = "warning"
         self._notice = (words, role)
         self._show_facts()
+
+    def _waits_for_trust(self, fact: SettingFact) -> bool:
+        """Whether a setting of the project has no effect yet."""
+        is_trusted = self._loaded is None or self._loaded.is_trusted
+        return not is_trusted and not key_matches(fact.key, FREE_OF_TRUST)
 
     def action_leave(self) -> None:
         """Back to the list, or away."""
@@ -488,7 +526,7 @@ class SettingsScreen(ModalScreen[None]):
         count, own = len(self._facts), sum(one.source.layer != "default" for one in self._facts)
         shown = len(self.query_one(_Rows).facts)
         found = f"{shown} of {count}" if shown != count else f"{count}"
-        place = sanitize_line(str(self._files.directory), 60)
+        place = self._files.shorten(str(self._files.directory))[-50:]
         box.border_title = Content(f"settings in {place} · {found}, {own} changed")
         keys = "enter change · ctrl+r reset · ↑↓ choose · esc close"
         if self._editing is not None:
@@ -496,11 +534,20 @@ class SettingsScreen(ModalScreen[None]):
         box.border_subtitle = keys
 
 
-def _matches(fact: SettingFact, words: Sequence[str]) -> bool:
+def _scope_of(name: str) -> SettingScope | None:
+    """The scope of a name; None: it is none that a person writes to."""
+    found: SettingScope | None = None
+    for one in SETTING_SCOPES:
+        if one == name:
+            found = one
+    return found
+
+
+def _matches(fact: SettingFact, help: str, words: Sequence[str]) -> bool:
     value = format_setting_value(fact.value)
     text = f"{spell_key(fact.key)} {value} {_LAYERS[fact.source.layer]}"
-    text = f"{text} {describe_setting_text(fact.setting)}".lower()
-    return all(word in text for word in words)
+    found = f"{text} {help}".lower()
+    return all(word in found for word in words)
 
 
 def _is_closed(fact: SettingFact) -> bool:

@@ -72,7 +72,7 @@ class SpawnScreen(ModalScreen[None]):
         Binding("ctrl+o", "more", "more or fewer fields"),
     ]
 
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]]] = [(0, "-narrow"), (64, "-wide")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (64, "-wide")]  # noqa: RUF012 - as Textual has it
 
     def __init__(
         self,
@@ -319,13 +319,13 @@ class SpawnScreen(ModalScreen[None]):
         agent, known = self._agent, self._known
         is_own = agent is None or agent.name == _OWN
         model = known.model if is_own else ""
-        self._field("model").placeholder = model or "the agent's own"
-        self._field("mode").placeholder = known.mode or _SETTINGS
+        self._field("model").placeholder = sanitize_line(model, 60) or _AGENTS_OWN
+        self._field("mode").placeholder = sanitize_line(known.mode, 30) or _DEFAULT
         self._offer("mode", list_mode_options(agent, known))
         problem = agent.explain("effort") if agent is not None else ""
         effort = self._field("effort")
         self._offer("effort", list_effort_options(agent))
-        effort.placeholder = "" if problem else known.effort or _SETTINGS
+        effort.placeholder = "" if problem else sanitize_line(known.effort, 30) or _DEFAULT
         effort.disabled = bool(problem)
         for name, unit in LIMITS.items():
             field = self._input(f"limit-{name}")
@@ -357,7 +357,7 @@ class SpawnScreen(ModalScreen[None]):
         value = field.value or field.placeholder
         found = next((one for one in field.options if one.value == value), None)
         words = (found.problem or found.words) if found is not None else ""
-        is_default = not field.value and value not in ("", _SETTINGS, "the agent's own")
+        is_default = not field.value and value not in ("", _AGENTS_OWN) and field.id != "agent"
         return " · ".join(filter(None, (_SETTINGS if is_default else "", words)))
 
     # Worktrees
@@ -441,6 +441,8 @@ class SpawnScreen(ModalScreen[None]):
 
 
 _SETTINGS = "as the settings say"
+_DEFAULT = "default"
+_AGENTS_OWN = "the agent's own"
 _KEYS = "ctrl+s start · ctrl+o {} · ↑↓ choose · esc cancel"
 _EXAMPLE = "tools=read allow='bash(make:*)'"
 _HINTS = {

@@ -271,7 +271,8 @@ EFFORT_WORDS = {
 
 def list_mode_options(agent: SpawnAgent | None, known: SpawnDirectory) -> list[SelectOption]:
     """Every mode with what it means; one that the agent cannot be held to with the reason."""
-    reasons = {} if agent is None or known.is_lenient else agent.modes
+    is_free = agent is None or known.is_lenient
+    reasons: Mapping[str, str] = {} if is_free else agent.modes
     title = (agent.title or agent.name) if agent is not None else ""
     return [
         SelectOption(
@@ -329,13 +330,13 @@ def list_model_options(
     return reported + sorted(known, key=lambda one: one.group == _NO_KEY)
 
 
-_NO_KEY = "no key of the vendor is set"
+_NO_KEY = "no key is set for them"
 
 
 def _model_group(name: str, usable: frozenset[str] | None) -> str:
     if usable is None:
         return "known models"
-    return "a key of the vendor is set" if name in usable else _NO_KEY
+    return "can be used here" if name in usable else _NO_KEY
 
 
 def _describe_price(price: ModelPrice | None) -> str:

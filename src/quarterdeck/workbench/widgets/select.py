@@ -239,6 +239,7 @@ class SelectField(Input):
 
     def settle(self) -> None:
         """Take what is typed or highlighted, and close the list."""
+        self._catch_up()
         if self._is_moved or (self._is_typed and not self._is_free and self.value.strip()):
             self._choose(self._at)
         elif self._is_typed and (self._is_free or not self._is_needed):
@@ -271,6 +272,7 @@ class SelectField(Input):
 
     async def action_submit(self) -> None:
         """Take what is highlighted; with the list closed, submit."""
+        self._catch_up()
         if not self.is_open:
             self.settle()
             await super().action_submit()
@@ -312,6 +314,14 @@ class SelectField(Input):
         """The list goes with its field."""
         if self._list is not None and self._list.is_attached:
             self._list.remove()
+
+    def _catch_up(self) -> None:
+        """Filter by what is typed now: keys may be faster than the messages about them."""
+        if not self.has_focus or self.value == self._settled or self._is_moved:
+            return
+        self._is_typed = True
+        if self._find is None:
+            self._show(filter_options(self.options, self.value), self.value)
 
     def _open(self, typed: str) -> None:
         if self._find is not None:

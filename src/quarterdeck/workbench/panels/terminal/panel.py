@@ -216,7 +216,7 @@ class TerminalPanel(Panel):
             words = (
                 f"{format_command_line(self.argv)}\nin {self.cwd}\n\nThe layout wants to start it."
             )
-            asked = ConfirmScreen("run this?", words)
+            asked = ConfirmScreen("run this?", words, "run")
             self._is_theirs = bool(await self._app.push_screen_wait(asked))
         return self._is_theirs
 
