@@ -200,7 +200,7 @@ async def _several_turns(fleet: StagedFleet, home: Path) -> None:
 
 @state(turn_with_everything)  # pyright: ignore[reportArgumentType]
 async def talk_with_calls(stage: Stage) -> None:
-    await stage.until("read 3 files", "213 passed")
+    await stage.until("213 passed", "exit 1")
 
 
 @state(turn_with_everything)  # pyright: ignore[reportArgumentType]

@@ -11,6 +11,7 @@ import pytest
 from quarterdeck.wire.content import ImageContent, read_image_facts, text
 from quarterdeck.wire.event_text import describe_event
 from quarterdeck.wire.events import (
+    Checkpointed,
     Event,
     MessageChunk,
     NoticePosted,
@@ -27,7 +28,7 @@ from quarterdeck.wire.events import (
     TurnEnded,
     TurnStarted,
 )
-from quarterdeck.wire.ids import MessageId, RequestId, SessionId, TerminalId, ToolCallId
+from quarterdeck.wire.ids import MessageId, RequestId, SessionId, TerminalId, ToolCallId, TurnId
 from quarterdeck.wire.permissions import Decider, Selected
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.settings import PlanEntry
@@ -447,6 +448,23 @@ def test_the_end_of_a_turn_says_what_exists():
     assert talk.text().split("\n")[-1] == "0.5s"
     talk.add(TurnStarted(), TurnEnded(stop="failed", reason="no credit"))
     assert talk.text().split("\n")[-1] == "✗ the turn ended: failed: no credit · 0.5s"
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_how_many_files_changed_is_said_once(is_late: bool):
+    talk = Talk().add(TurnStarted())
+    talk.call("Edit a.py", kind="edit", content=(Diff(path="a.py", old_text="x", new_text="y"),))
+    note = Checkpointed(turn=TurnId("t"), manifest="m", changed=1, paths=("a.py",))
+    end = TurnEnded(stop="end_turn")
+    layout = BlockLayout(60)
+    for event in (end, note) if is_late else (note, end):
+        talk.add(event)
+        layout.sync(talk.store.blocks)
+    shown = "\n".join(text_of(line) for line in lines_of(layout))
+    assert shown == "\n".join(text_of(line) for line in talk.lines(60))
+    assert shown.count("1 file changed") == 1 and "1 file changed +1 −1 · v review" in shown
+    alone = Talk().add(TurnStarted(), note, end)
+    assert "1 file changed: a.py" in alone.text()  # nothing else says it
 
 
 def test_a_plan_of_200_steps_shows_where_it_stands():

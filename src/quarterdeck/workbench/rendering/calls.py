@@ -344,7 +344,7 @@ def _details(block: ToolBlock, width: int) -> Iterator[Line]:
     for text in block.texts:
         if _PATCH.match(text):
             yield from (part for line in patch_lines(text) for part in wrap(line, width))
-        elif not block.output:
+        elif not block.output and not _is_said_by(block.inner, text):
             yield from _section(text, "terminal", width)
     if block.output:
         yield from _section(block.output, "terminal", width)
@@ -354,6 +354,11 @@ def _details(block: ToolBlock, width: int) -> Iterator[Line]:
         yield from wrap(plain(sanitize_line(block.decision), "faint"), width)
     if block.reason:
         yield from wrap(plain(sanitize_line(block.reason), "bad"), width)
+
+
+def _is_said_by(inner: Block | None, text: str) -> bool:
+    """Whether a sub-agent's last words are the result of its call: they stand below it."""
+    return isinstance(inner, TextBlock) and inner.text.strip() == text.strip()
 
 
 def _input(block: ToolBlock, width: int) -> Iterator[Line]:

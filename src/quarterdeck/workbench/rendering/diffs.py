@@ -182,7 +182,12 @@ def _make_hunk(
         else:
             lines += [PatchLine("-", line) for line in before[a:b]]
             lines += [PatchLine("+", line) for line in after[c:d]]
-    return PatchHunk(old=group[0][1] + first, new=group[0][3] + first, lines=lines)
+    begin = next((at for at, line in enumerate(lines) if line.sign != " " or line.text.strip()), 0)
+    end = len(lines)
+    while end > begin and lines[end - 1].sign == " " and not lines[end - 1].text.strip():
+        end -= 1  # empty lines at the edge show no surroundings
+    old, new = group[0][1] + first + begin, group[0][3] + first + begin
+    return PatchHunk(old=old, new=new, lines=lines[begin:end])
 
 
 def draw_change(

@@ -173,7 +173,7 @@ class TranscriptView(LineCanvas, can_focus=True):
         prompt = self.prompt_above if not y else None
         if prompt is None:
             return super().render_line(y)
-        return self.draw_line(prompt_title(prompt, self.scrollable_content_region.width))
+        return self.draw_line(prompt_title(prompt, self.scrollable_content_region.width - 1))
 
     @property
     def prompt_above(self) -> PromptBlock | None:
