@@ -16,7 +16,14 @@ from quarterdeck.wire.tool_calls import Diff
 from ..sanitize import sanitize_line, sanitize_text
 from ..stores.blocks import Block, RunBlock, TextBlock, ToolBlock, format_json, has_failed
 from .code import highlight_code
-from .diffs import LONGEST_DIFF, change_rows, count_changed_lines, draw_change, patch_lines
+from .diffs import (
+    LONGEST_DIFF,
+    change_rows,
+    count_change_rows,
+    count_changed_lines,
+    draw_change,
+    patch_lines,
+)
 from .lines import Line, Span, clip, indented, plain, width_of, wrap
 
 __all__ = [
@@ -40,6 +47,7 @@ STATUS_SIGNS = {
 _INDENT: Span = ("  ", "text")
 _LIVE_LINES = 3
 _FAILED_LINES = 5
+_AROUND = 2
 _FOLDED_DIFF = 20
 """Lines of a change that are shown of a folded call."""
 _MOST_LINES = 400
@@ -241,10 +249,10 @@ def _glance(block: ToolBlock, width: int) -> Iterator[Line]:
         elif failed:
             yield from _last_lines(_text(block), _FAILED_LINES, width, _outcome(block))
     elif block.diffs and not block.is_asking and not failed:
-        yield from _fold(_changes(block, width), _FOLDED_DIFF)
+        yield from _fold(_changes(block, width), _FOLDED_DIFF, _count_rows(block))
     elif block.kind == "edit" and not block.is_asking and (patch := _patch(block)):
-        lines = (part for line in patch_lines(patch) for part in wrap(line, width))
-        yield from _fold(lines, _FOLDED_DIFF)
+        lines = (clip(line, width) for line in patch_lines(patch))
+        yield from _fold(lines, _FOLDED_DIFF, patch.rstrip("\n").count("\n") + 1)
     if (failed or block.status == "cancelled") and block.reason:
         role = "bad" if failed else "faint"
         yield from wrap(plain(sanitize_line(block.reason, 300), role), width)
@@ -262,12 +270,19 @@ def _last_lines(text: str, most: int, width: int, but: str = "") -> Iterator[Lin
         yield clip(plain(line[:_LONGEST_LINE], "terminal"), width)
 
 
-def _fold(lines: Iterator[Line], most: int) -> Iterator[Line]:
-    """The first lines, and how many more there are."""
+def _fold(lines: Iterator[Line], most: int, total: int) -> Iterator[Line]:
+    """The first lines, and how many of all there are more; working those out takes time."""
     yield from islice(lines, most)
-    left = sum(1 for _ in lines)
-    if left:
-        yield plain(f"… {count_noun(left, 'more line')}", "faint")
+    if next(lines, None) is not None:
+        yield plain(f"… {count_noun(max(1, total - most), 'more line')}", "faint")
+
+
+def _count_rows(block: ToolBlock) -> int:
+    """How many lines all changes of a call have, if none is wrapped."""
+    several = len({diff.path for diff in block.diffs}) > 1
+    small = [d for d in block.diffs if len(d.old_text or "") + len(d.new_text) <= LONGEST_DIFF]
+    rows = sum(count_change_rows(d.old_text, d.new_text, around=_AROUND) for d in small)
+    return rows + len(block.diffs) - len(small) + several * len(block.diffs)
 
 
 def _last_action(block: ToolBlock, width: int) -> Iterator[Line]:
@@ -305,7 +320,9 @@ def _changes(block: ToolBlock, width: int) -> Iterator[Line]:
         first = _first_number(block, diff)
         longest = max((diff.old_text or "").count("\n"), diff.new_text.count("\n"))
         digits = max(3, len(str(longest + (first or 1))))
-        rows = change_rows(diff.path, diff.old_text, diff.new_text, around=2, first=first or 1)
+        rows = change_rows(
+            diff.path, diff.old_text, diff.new_text, around=_AROUND, first=first or 1
+        )
         yield from draw_change(rows, width, digits=digits, numbers=first is not None)
 
 
