@@ -301,8 +301,8 @@ def _last_action(block: ToolBlock, width: int) -> Iterator[Line]:
 
 def _first_words(block: Block) -> str:
     if isinstance(block, TextBlock):
-        said = "".join(block.parts[:5])[:400].strip()
-        return ("thinks: " if block.kind == "thought" else "") + sanitize_line(said, 200)
+        words = "".join(block.parts[:5])[:400].strip()
+        return ("thinks: " if block.kind == "thought" else "") + sanitize_line(words, 200)
     return sanitize_line(str(getattr(block, "text", "")), 200)
 
 
@@ -361,7 +361,7 @@ def _details(block: ToolBlock, width: int) -> Iterator[Line]:
     for text in block.texts:
         if _PATCH.match(text):
             yield from (part for line in patch_lines(text) for part in wrap(line, width))
-        elif not block.output and not _is_said_by(block.inner, text):
+        elif not block.output and not _is_last_message(block.inner, text):
             yield from _section(text, "terminal", width)
     if block.output:
         yield from _section(block.output, "terminal", width)
@@ -373,7 +373,7 @@ def _details(block: ToolBlock, width: int) -> Iterator[Line]:
         yield from wrap(plain(sanitize_line(block.reason), "bad"), width)
 
 
-def _is_said_by(inner: Block | None, text: str) -> bool:
+def _is_last_message(inner: Block | None, text: str) -> bool:
     """Whether a sub-agent's last words are the result of its call: they stand below it."""
     return isinstance(inner, TextBlock) and inner.text.strip() == text.strip()
 
