@@ -76,8 +76,8 @@ def describe_call(
 ) -> CallText:
     """The words of a call from what its agent says of it.
 
-    A verb at the beginning of the title counts; else the kind says the verb. A tool of no known kind
-    keeps its name before its title, unless that is there already.
+    A verb at the beginning of the title counts; else the kind says the verb. A tool of no known
+    kind keeps its name before its title, unless that is there already.
     """
     first, _, rest = title.strip().partition(" ")
     verb = first.rstrip(":").lower()

@@ -91,7 +91,10 @@ def format_counts(diffs: Iterable[Diff]) -> str:
 
 
 def fit_line(before: Line, words: Span, result: Line, right: str, width: int) -> Line:
-    """One line: the words are cut so that the result and, if it fits, the right edge are whole."""
+    """One line: the words are cut so that the result and, if it fits, the right edge are whole.
+
+    ``right``: may be blank, to keep room for what is drawn there later.
+    """
     room = width - width_of(before)
     room -= width_of(result) + 2 if result else 0
     side = len(right) + 2 if right else 0
@@ -101,7 +104,7 @@ def fit_line(before: Line, words: Span, result: Line, right: str, width: int) ->
     line: Line = (*before, *shown)
     if result:
         line = (*line, ("  ", "text"), *result)
-    if right:
+    if right.strip():
         gap = max(2, width - width_of(line) - len(right))
         line = (*line, (" " * gap, "text"), (right, "faint"))
     return clip(line, width)
@@ -166,13 +169,7 @@ def _head(block: ToolBlock, width: int) -> Line:
         known = block.began and block.ended
         right = format_duration(block.ended - block.began) if known else ""
     role = "strong" if _is_card(block) else "text"
-    line = fit_line(tuple(before), (words.object, role), _result(block), right, width)
-    return (*line[:-2], *_trimmed(line[-2:])) if not right.strip() else line
-
-
-def _trimmed(end: Line) -> Line:
-    """Without white space at the end."""
-    return tuple(span for span in end if span[0].strip()) if len(end) == 2 else end
+    return fit_line(tuple(before), (words.object, role), _result(block), right, width)
 
 
 def _words(block: ToolBlock) -> CallText:
