@@ -26,6 +26,7 @@ CALL = ToolCallId("call_1")
         ("", "bash", "execute", ("bash", "bash")),
         ("", None, "other", ("", "")),
         ("Reader of all", "x", "other", ("x Reader of all", "x Reader of all")),
+        ("scribe", "wait_for", "other", ("wait for scribe", "wait for scribe")),
         ("Read", "Read", "read", ("read", "reading")),
     ],
 )  # fmt: skip

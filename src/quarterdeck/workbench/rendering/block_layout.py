@@ -31,6 +31,7 @@ _MOST_LINES = 4_000
 """Lines that are kept rendered."""
 _LONGEST_RUN = 100
 """Calls that are folded into one line at the most."""
+_PLAN_TOOLS = frozenset(("plan", "update_plan", "todowrite", "todo_write"))
 _DEEPEST = 4
 _BAR: Span = ("│ ", "faint")
 """Stands before what a sub-agent does."""
@@ -202,6 +203,16 @@ def _take_run(blocks: Sequence[Block], places: Sequence[int], at: int) -> int:
     return max(1, end - at)
 
 
+def _is_plan_update(block: Block) -> bool:
+    """Whether a call only wrote down a plan: the plan itself is shown."""
+    return (
+        isinstance(block, ToolBlock)
+        and (block.name or "").lower() in _PLAN_TOOLS
+        and block.status == "completed"
+        and not (block.is_asking or block.reason or block.inner)
+    )
+
+
 def _find_end(one: Block, other: Block) -> EndBlock | None:
     """The end of a turn that says what a note beside it says: how many files changed."""
     for end, note in ((one, other), (other, one)):
@@ -233,7 +244,7 @@ def _put(
             shown += [(call, (*own, _STEP)) for call in calls] if block.run.expanded else []
         elif length > 1 and (end := _find_end(block, blocks[places[at + 1]])) is not None:
             shown.append((end, before or _orphan(end)))
-        else:
+        elif not _is_plan_update(block):
             shown.append((block, before or _orphan(block)))
             children = inner.get(places[at])
             if children and getattr(block, "expanded", False):

@@ -187,6 +187,7 @@ def _words(block: ToolBlock) -> CallText:
     if _is_card(block):
         name, _, rest = object_.partition(" ")
         object_ = rest if name.rstrip(":").lower() in _TASKS and rest else object_
+        verb = verb or "agent"
     first, _, rest = object_.strip().partition("\n")
     object_ = sanitize_line(first, 400) + (" …" if rest.strip() else "")
     return CallText(sanitize_line(verb, 40), object_)
@@ -262,7 +263,7 @@ def _glance(block: ToolBlock, width: int) -> Iterator[Line]:
 def _last_lines(text: str, most: int, width: int, but: str = "") -> Iterator[Line]:
     """The last lines of some output, each in one line, without one that has ``but``."""
     end = sanitize_text(text[-_TAIL:].rstrip())
-    lines = [line for line in end.split("\n") if line.strip() and not (but and but in line)]
+    lines = [line for line in end.split("\n") if line.strip("-=_* ") and not (but and but in line)]
     for line in lines[-most:]:
         yield clip(plain(line[:_LONGEST_LINE], "terminal"), width)
 
