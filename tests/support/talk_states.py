@@ -200,7 +200,7 @@ async def _several_turns(fleet: StagedFleet, home: Path) -> None:
 
 @state(turn_with_everything)  # pyright: ignore[reportArgumentType]
 async def talk_with_calls(stage: Stage) -> None:
-    await stage.until("read 3 files", "213 passed")
+    await stage.until("213 passed", "exit 1")
 
 
 @state(turn_with_everything)  # pyright: ignore[reportArgumentType]
@@ -254,9 +254,9 @@ async def talk_with_a_long_plan(stage: Stage) -> None:
 async def talk_scrolled_in_a_turn(stage: Stage) -> None:
     await stage.until("Sentence 40 of chapter 3")
     view = stage.app.main.transcript
-    at = next(
-        b for b in view.store.blocks if getattr(b, "text", "").startswith("Sentence 1 of chapter 2")
-    )  # pyright: ignore[reportOptionalMemberAccess]
+    assert view.store is not None
+    words = "Sentence 1 of chapter 2"
+    at = next(b for b in view.store.blocks if getattr(b, "text", "").startswith(words))
     view.go_to(at.first)
     await stage.until("Sentence 2 of chapter 2")
     view.scroll_relative(y=9, animate=False)

@@ -11,6 +11,7 @@ import pytest
 from quarterdeck.wire.content import ImageContent, read_image_facts, text
 from quarterdeck.wire.event_text import describe_event
 from quarterdeck.wire.events import (
+    Checkpointed,
     Event,
     MessageChunk,
     NoticePosted,
@@ -27,7 +28,7 @@ from quarterdeck.wire.events import (
     TurnEnded,
     TurnStarted,
 )
-from quarterdeck.wire.ids import MessageId, RequestId, SessionId, TerminalId, ToolCallId
+from quarterdeck.wire.ids import MessageId, RequestId, SessionId, TerminalId, ToolCallId, TurnId
 from quarterdeck.wire.permissions import Decider, Selected
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.settings import PlanEntry
@@ -124,7 +125,8 @@ def content(words: str) -> tuple[ContentItem, ...]:
         ("pytest -q", {"kind": "execute", "name": "bash"}, "✓ pytest -q"),
         ("`make all`", {"kind": "execute"}, "✓ make all"),
         ("bash", {"kind": "other", "name": "bash"}, "✓ bash"),
-        ("Update the plan", {"kind": "think", "name": "TodoWrite"}, "✓ updated the plan"),
+        ("Update the plan", {"kind": "think", "name": "TodoWrite", "end": "failed"},
+         "✗ updated the plan"),
         ("github.list", {"kind": "other", "name": "github.list"}, "✓ github.list"),
         ("weather in Bern", {"kind": "other", "name": "mcp"}, "✓ mcp weather in Bern"),
         ("Fetch https://x.org", {"kind": "fetch", "end": "failed", "reason": "no route"},
@@ -407,13 +409,14 @@ def test_a_sub_agent_is_a_card_with_what_it_did_last():
     talk.call("Read a.py", kind="read", parent="one", end=None)
     shown = [line.rstrip() for line in talk.text().split("\n")]
     assert shown == [
-        "● find callers  2 calls", "  └ ● reading a.py", "● find tests", "  └ three of them",
+        "● agent find callers  2 calls", "  └ ● reading a.py",
+        "● agent find tests", "  └ three of them",
     ]  # fmt: skip
     talk.store.unfold_all(True)
     shown = [line.split("  0")[0].rstrip() for line in talk.text().split("\n")]
     assert shown == [
-        "● find callers  2 calls", "│ ✓ searched 'parse'", "│ ● reading a.py", "● find tests",
-        "│", "│ three of them",
+        "● agent find callers  2 calls", "│ ✓ searched 'parse'", "│ ● reading a.py",
+        "● agent find tests", "│", "│ three of them",
     ]  # fmt: skip
 
 
@@ -421,12 +424,14 @@ def test_a_sub_agent_of_a_sub_agent_stands_further_in():
     talk = Talk().call("Task: a", call="a", name="Task", kind="think", end=None)
     talk.call("Task: b", call="b", name="Task", kind="think", parent="a", end=None)
     talk.add(MessageChunk(content=text("deep")), parent="b")
-    assert talk.text() == "● a  1 call\n  └ ● b"
+    assert talk.text() == "● agent a  1 call\n  └ ● agent b"
     talk.store.unfold_all(True)
     assert "│ │ deep" in talk.text()
     talk.add(MessageChunk(content=text("x")), parent="c")
     cycle = Talk().call("Task: a", call="a", name="Task", parent="a", end=None)
-    assert cycle.text().startswith("│ ● a")  # what names itself as its own sub-agent is harmless
+    assert cycle.text().startswith(
+        "│ ● agent a"
+    )  # what names itself as its own sub-agent is harmless
 
 
 def test_the_end_of_a_turn_says_what_exists():
@@ -447,6 +452,35 @@ def test_the_end_of_a_turn_says_what_exists():
     assert talk.text().split("\n")[-1] == "0.5s"
     talk.add(TurnStarted(), TurnEnded(stop="failed", reason="no credit"))
     assert talk.text().split("\n")[-1] == "✗ the turn ended: failed: no credit · 0.5s"
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_how_many_files_changed_is_said_once(is_late: bool):
+    talk = Talk().add(TurnStarted())
+    talk.call("Edit a.py", kind="edit", content=(Diff(path="a.py", old_text="x", new_text="y"),))
+    note = Checkpointed(turn=TurnId("t"), manifest="m", changed=1, paths=("a.py",))
+    end = TurnEnded(stop="end_turn")
+    layout = BlockLayout(60)
+    for event in (end, note) if is_late else (note, end):
+        talk.add(event)
+        layout.sync(talk.store.blocks)
+    shown = "\n".join(text_of(line) for line in lines_of(layout))
+    assert shown == "\n".join(text_of(line) for line in talk.lines(60))
+    assert shown.count("1 file changed") == 1 and "1 file changed +1 −1 · v review" in shown
+    alone = Talk().add(TurnStarted(), note, end)
+    assert "1 file changed: a.py" in alone.text()  # nothing else says it
+
+
+def test_a_call_that_wrote_a_plan_is_not_shown_beside_the_plan():
+    talk = (
+        Talk().call("Update the plan", name="TodoWrite", kind="think").call("make", kind="execute")
+    )
+    layout = BlockLayout(60)
+    layout.sync(talk.store.blocks)
+    assert [text_of(line)[:6] for line in lines_of(layout)] == ["✓ make"]
+    talk.add(MessageChunk(content=text("words")))
+    layout.sync(talk.store.blocks)
+    assert len(lines_of(layout)) == 3
 
 
 def test_a_plan_of_200_steps_shows_where_it_stands():

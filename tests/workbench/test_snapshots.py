@@ -16,6 +16,7 @@ from tests.support import (
     panel_states,
     review_states,
     snapshots,
+    talk_states,
     terminal_states,
 )
 from tests.support.memory_fleet import FakeFleet
@@ -23,7 +24,7 @@ from tests.support.staged_workbench import STATES, staged
 from tests.support.workbench_app import SIZES, begin, opened, screen_text, until
 
 assert agent_states and choice_states and home_states and panel_states  # they name the states
-assert review_states and terminal_states
+assert review_states and talk_states and terminal_states
 
 
 @pytest.fixture(autouse=True)

@@ -89,7 +89,8 @@ def describe_call(
     if kind == "execute" or not name:
         return CallText("", _bare(title.strip()) or (name or ""))
     rest = _without(name, title.strip())
-    return CallText("", f"{name} {rest}".strip() if rest != name else name)
+    shown = name if "__" in name else name.replace("_", " ")
+    return CallText("", f"{shown} {rest}".strip() if rest != name else shown)
 
 
 def _form(verb: str, is_over: bool) -> str:

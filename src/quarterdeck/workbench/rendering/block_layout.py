@@ -9,7 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..stores.blocks import Block, RunBlock, ShownBlock, ToolBlock, can_join_run
+from ..stores.blocks import (
+    Block,
+    EndBlock,
+    NoteBlock,
+    RunBlock,
+    ShownBlock,
+    ToolBlock,
+    can_join_run,
+)
 from .blocks import needs_gap
 from .lines import Line, Span, width_of
 from .pieces import BlockPiece, BlockPieces, is_long_block
@@ -23,6 +31,7 @@ _MOST_LINES = 4_000
 """Lines that are kept rendered."""
 _LONGEST_RUN = 100
 """Calls that are folded into one line at the most."""
+_PLAN_TOOLS = frozenset(("plan", "update_plan", "todowrite", "todo_write"))
 _DEEPEST = 4
 _BAR: Span = ("│ ", "faint")
 """Stands before what a sub-agent does."""
@@ -182,6 +191,8 @@ class _Shown:
 
 def _take_run(blocks: Sequence[Block], places: Sequence[int], at: int) -> int:
     """How many blocks from a place on are shown as one; 1: it stands alone."""
+    if at + 1 < len(places) and _find_end(blocks[places[at]], blocks[places[at + 1]]) is not None:
+        return 2
     end = at
     parent = getattr(blocks[places[at]], "parent", None)
     while end < len(places) and end - at < _LONGEST_RUN:
@@ -190,6 +201,24 @@ def _take_run(blocks: Sequence[Block], places: Sequence[int], at: int) -> int:
             break
         end += 1
     return max(1, end - at)
+
+
+def _is_plan_update(block: Block) -> bool:
+    """Whether a call only wrote down a plan: the plan itself is shown."""
+    return (
+        isinstance(block, ToolBlock)
+        and (block.name or "").lower() in _PLAN_TOOLS
+        and block.status == "completed"
+        and not (block.is_asking or block.reason or block.inner)
+    )
+
+
+def _find_end(one: Block, other: Block) -> EndBlock | None:
+    """The end of a turn that says what a note beside it says: how many files changed."""
+    for end, note in ((one, other), (other, one)):
+        if isinstance(end, EndBlock) and isinstance(note, NoteBlock):
+            return end if end.edits and note.is_checkpoint else None
+    return None
 
 
 def _put(
@@ -213,7 +242,9 @@ def _put(
             own = before or _orphan(block)
             shown.append((block.run, own))
             shown += [(call, (*own, _STEP)) for call in calls] if block.run.expanded else []
-        else:
+        elif length > 1 and (end := _find_end(block, blocks[places[at + 1]])) is not None:
+            shown.append((end, before or _orphan(end)))
+        elif not _is_plan_update(block):
             shown.append((block, before or _orphan(block)))
             children = inner.get(places[at])
             if children and getattr(block, "expanded", False):

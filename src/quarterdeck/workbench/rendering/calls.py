@@ -16,7 +16,14 @@ from quarterdeck.wire.tool_calls import Diff
 from ..sanitize import sanitize_line, sanitize_text
 from ..stores.blocks import Block, RunBlock, TextBlock, ToolBlock, format_json, has_failed
 from .code import highlight_code
-from .diffs import LONGEST_DIFF, change_rows, count_changed_lines, draw_change, patch_lines
+from .diffs import (
+    LONGEST_DIFF,
+    change_rows,
+    count_change_rows,
+    count_changed_lines,
+    draw_change,
+    patch_lines,
+)
 from .lines import Line, Span, clip, indented, plain, width_of, wrap
 
 __all__ = [
@@ -42,6 +49,7 @@ _LIVE_LINES = 3
 _FAILED_LINES = 5
 _PERSONS_LINES = 10
 """Lines of the output of a command that the person ran."""
+_AROUND = 2
 _FOLDED_DIFF = 20
 """Lines of a change that are shown of a folded call."""
 _MOST_LINES = 400
@@ -85,7 +93,10 @@ def format_counts(diffs: Iterable[Diff]) -> str:
 
 
 def fit_line(before: Line, words: Span, result: Line, right: str, width: int) -> Line:
-    """One line: the words are cut so that the result and, if it fits, the right edge are whole."""
+    """One line: the words are cut so that the result and, if it fits, the right edge are whole.
+
+    ``right``: may be blank, to keep room for what is drawn there later.
+    """
     room = width - width_of(before)
     room -= width_of(result) + 2 if result else 0
     side = len(right) + 2 if right else 0
@@ -95,7 +106,7 @@ def fit_line(before: Line, words: Span, result: Line, right: str, width: int) ->
     line: Line = (*before, *shown)
     if result:
         line = (*line, ("  ", "text"), *result)
-    if right:
+    if right.strip():
         gap = max(2, width - width_of(line) - len(right))
         line = (*line, (" " * gap, "text"), (right, "faint"))
     return clip(line, width)
@@ -160,13 +171,7 @@ def _head(block: ToolBlock, width: int) -> Line:
         known = block.began and block.ended
         right = format_duration(block.ended - block.began) if known else ""
     role = "strong" if _is_card(block) else "text"
-    line = fit_line(tuple(before), (words.object, role), _result(block), right, width)
-    return (*line[:-2], *_trimmed(line[-2:])) if not right.strip() else line
-
-
-def _trimmed(end: Line) -> Line:
-    """Without white space at the end."""
-    return tuple(span for span in end if span[0].strip()) if len(end) == 2 else end
+    return fit_line(tuple(before), (words.object, role), _result(block), right, width)
 
 
 def _words(block: ToolBlock) -> CallText:
@@ -186,6 +191,7 @@ def _words(block: ToolBlock) -> CallText:
     if _is_card(block):
         name, _, rest = object_.partition(" ")
         object_ = rest if name.rstrip(":").lower() in _TASKS and rest else object_
+        verb = verb or "agent"
     first, _, rest = object_.strip().partition("\n")
     object_ = sanitize_line(first, 400) + (" …" if rest.strip() else "")
     return CallText(sanitize_line(verb, 40), object_)
@@ -242,10 +248,10 @@ def _glance(block: ToolBlock, width: int) -> Iterator[Line]:
     elif block.kind == "execute" or block.terminals:
         yield from _last_output(block, width)
     elif block.diffs and not block.is_asking and not failed:
-        yield from _fold(_changes(block, width), _FOLDED_DIFF)
+        yield from _fold(_changes(block, width), _FOLDED_DIFF, _count_rows(block))
     elif block.kind == "edit" and not block.is_asking and (patch := _patch(block)):
-        lines = (part for line in patch_lines(patch) for part in wrap(line, width))
-        yield from _fold(lines, _FOLDED_DIFF)
+        lines = (clip(line, width) for line in patch_lines(patch))
+        yield from _fold(lines, _FOLDED_DIFF, patch.rstrip("\n").count("\n") + 1)
     if (failed or block.status == "cancelled") and block.reason:
         role = "bad" if failed else "faint"
         yield from wrap(plain(sanitize_line(block.reason, 300), role), width)
@@ -268,17 +274,24 @@ def _last_output(block: ToolBlock, width: int) -> Iterator[Line]:
 def _last_lines(text: str, most: int, width: int, but: str = "") -> Iterator[Line]:
     """The last lines of some output, each in one line, without one that has ``but``."""
     end = sanitize_text(text[-_TAIL:].rstrip())
-    lines = [line for line in end.split("\n") if line.strip() and not (but and but in line)]
+    lines = [line for line in end.split("\n") if line.strip("-=_* ") and not (but and but in line)]
     for line in lines[-most:]:
         yield clip(plain(line[:_LONGEST_LINE], "terminal"), width)
 
 
-def _fold(lines: Iterator[Line], most: int) -> Iterator[Line]:
-    """The first lines, and how many more there are."""
+def _fold(lines: Iterator[Line], most: int, total: int) -> Iterator[Line]:
+    """The first lines, and how many of all there are more; working those out takes time."""
     yield from islice(lines, most)
-    left = sum(1 for _ in lines)
-    if left:
-        yield plain(f"… {count_noun(left, 'more line')}", "faint")
+    if next(lines, None) is not None:
+        yield plain(f"… {count_noun(max(1, total - most), 'more line')}", "faint")
+
+
+def _count_rows(block: ToolBlock) -> int:
+    """How many lines all changes of a call have, if none is wrapped."""
+    several = len({diff.path for diff in block.diffs}) > 1
+    small = [d for d in block.diffs if len(d.old_text or "") + len(d.new_text) <= LONGEST_DIFF]
+    rows = sum(count_change_rows(d.old_text, d.new_text, around=_AROUND) for d in small)
+    return rows + len(block.diffs) - len(small) + several * len(block.diffs)
 
 
 def _last_action(block: ToolBlock, width: int) -> Iterator[Line]:
@@ -297,8 +310,8 @@ def _last_action(block: ToolBlock, width: int) -> Iterator[Line]:
 
 def _first_words(block: Block) -> str:
     if isinstance(block, TextBlock):
-        said = "".join(block.parts[:5])[:400].strip()
-        return ("thinks: " if block.kind == "thought" else "") + sanitize_line(said, 200)
+        words = "".join(block.parts[:5])[:400].strip()
+        return ("thinks: " if block.kind == "thought" else "") + sanitize_line(words, 200)
     return sanitize_line(str(getattr(block, "text", "")), 200)
 
 
@@ -316,7 +329,9 @@ def _changes(block: ToolBlock, width: int) -> Iterator[Line]:
         first = _first_number(block, diff)
         longest = max((diff.old_text or "").count("\n"), diff.new_text.count("\n"))
         digits = max(3, len(str(longest + (first or 1))))
-        rows = change_rows(diff.path, diff.old_text, diff.new_text, around=2, first=first or 1)
+        rows = change_rows(
+            diff.path, diff.old_text, diff.new_text, around=_AROUND, first=first or 1
+        )
         yield from draw_change(rows, width, digits=digits, numbers=first is not None)
 
 
@@ -355,7 +370,7 @@ def _details(block: ToolBlock, width: int) -> Iterator[Line]:
     for text in block.texts:
         if _PATCH.match(text):
             yield from (part for line in patch_lines(text) for part in wrap(line, width))
-        elif not block.output:
+        elif not block.output and not _is_last_message(block.inner, text):
             yield from _section(text, "terminal", width)
     if block.output:
         yield from _section(block.output, "terminal", width)
@@ -365,6 +380,11 @@ def _details(block: ToolBlock, width: int) -> Iterator[Line]:
         yield from wrap(plain(sanitize_line(block.decision), "faint"), width)
     if block.reason:
         yield from wrap(plain(sanitize_line(block.reason), "bad"), width)
+
+
+def _is_last_message(inner: Block | None, text: str) -> bool:
+    """Whether a sub-agent's last words are the result of its call: they stand below it."""
+    return isinstance(inner, TextBlock) and inner.text.strip() == text.strip()
 
 
 def _input(block: ToolBlock, width: int) -> Iterator[Line]:

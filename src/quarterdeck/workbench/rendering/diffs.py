@@ -5,6 +5,7 @@ The review, permission requests and transcripts draw changes with this.
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -23,6 +24,7 @@ __all__ = [
     "PaintedLine",
     "change_rows",
     "colour_lines",
+    "count_change_rows",
     "count_changed_lines",
     "diff_lines",
     "draw_change",
@@ -45,7 +47,7 @@ _MOST_MATCHED = 4_000
 _AROUND = 3
 _LEAST_ROOM = 8
 """Cells for the text of a line; below that there are no numbers."""
-_CHUNK = 60
+_CHUNK = 40
 """Lines whose colours are worked out together."""
 _Opcode: TypeAlias = tuple[str, int, int, int, int]
 
@@ -117,6 +119,7 @@ def shade_line(line: PaintedLine, sign: str) -> Iterator[Span]:
         yield text, f"{role}/{under}" if under else role
 
 
+@lru_cache(maxsize=64)
 def count_changed_lines(old: str | None, new: str) -> tuple[int, int]:
     """How many lines come and how many go; an estimate where the change is very big."""
     before, after = (old or "").splitlines(), new.splitlines()
@@ -140,6 +143,14 @@ def change_rows(
         if at:
             yield ChangeRow("")
         yield from _hunk_rows(_make_hunk(before, after, group, first), language)
+
+
+def count_change_rows(old: str | None, new: str, *, around: int = 3) -> int:
+    """How many rows a change has, without working them out."""
+    before, after = (sanitize_text(text).splitlines() for text in (old or "", new))
+    groups = list(_grouped(_compare(before, after), around))
+    hunks = (_make_hunk(before, after, group, 1) for group in groups)
+    return sum(len(hunk.lines) for hunk in hunks) + max(0, len(groups) - 1)
 
 
 def _hunk_rows(hunk: "PatchHunk", language: str) -> Iterator[ChangeRow]:
@@ -182,7 +193,12 @@ def _make_hunk(
         else:
             lines += [PatchLine("-", line) for line in before[a:b]]
             lines += [PatchLine("+", line) for line in after[c:d]]
-    return PatchHunk(old=group[0][1] + first, new=group[0][3] + first, lines=lines)
+    begin = next((at for at, line in enumerate(lines) if line.sign != " " or line.text.strip()), 0)
+    end = len(lines)
+    while end > begin and lines[end - 1].sign == " " and not lines[end - 1].text.strip():
+        end -= 1  # empty lines at the edge show no surroundings
+    old, new = group[0][1] + first + begin, group[0][3] + first + begin
+    return PatchHunk(old=old, new=new, lines=lines[begin:end])
 
 
 def draw_change(

@@ -292,13 +292,16 @@ class BlockBuilder:
             self.cwd = event.cwd
         if (note := describe_event(event, self.find_name)) is not None:
             self._end_text()
-            self._note(record, note.text, note.severity)
+            self._note(record, note.text, note.severity).is_checkpoint = isinstance(
+                event, Checkpointed
+            )
 
-    def _note(self, record: Record, text: str, severity: Severity) -> None:
+    def _note(self, record: Record, text: str, severity: Severity) -> NoteBlock:
         seq, parent = record.seq, record.parent
         note = NoteBlock(first=seq, last=seq, text=text[: self.most], severity=severity)
         note.time, note.parent = record.time, parent
         self.add(note)
+        return note
 
     def _turn(self, record: Record, event: TurnStarted | TurnEnded) -> None:
         if isinstance(event, TurnStarted):

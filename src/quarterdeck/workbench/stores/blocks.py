@@ -184,6 +184,8 @@ class NoteBlock:
     text: str
     severity: Literal["quiet", "info", "warning", "error", "question"] = "quiet"
     request: str | None = None
+    is_checkpoint: bool = False
+    """It says how many files a turn changed."""
     parent: str | None = None
     expanded: bool = False
 

@@ -91,7 +91,7 @@ class TranscriptView(LineCanvas, can_focus=True):
         """The agent runs, and so does the time of its calls."""
         self.has_times = False
         """Each block has the time before it at which it came."""
-        self.copied_code = (0, 0)
+        self.copied_code: tuple[int, int] = (0, 0)
         """The code that was copied last: the first record of its answer, and its number."""
         self._is_ticking = False
 
@@ -173,7 +173,7 @@ class TranscriptView(LineCanvas, can_focus=True):
         prompt = self.prompt_above if not y else None
         if prompt is None:
             return super().render_line(y)
-        return self.draw_line(prompt_title(prompt, self.scrollable_content_region.width))
+        return self.draw_line(prompt_title(prompt, self.scrollable_content_region.width - 1))
 
     @property
     def prompt_above(self) -> PromptBlock | None:

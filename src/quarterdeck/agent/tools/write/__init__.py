@@ -80,7 +80,7 @@ class WriteTool:
             return await _write(workspace, plan)
 
         return PreparedCall(
-            title=f"{'Create' if plan.old is None else 'WriteTool'} {target.shown}",
+            title=f"{'Create' if plan.old is None else 'Write'} {target.shown}",
             call=workspace.call(self.name, self.kind, paths=(target.use,)),
             run=run,
             content=await asyncio.to_thread(diff_content, target.path, plan.old, new),
