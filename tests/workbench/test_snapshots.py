@@ -9,12 +9,20 @@ from pathlib import Path
 import pytest
 from textual._context import visible_screen_stack
 
-from tests.support import agent_states, panel_states, review_states, snapshots, terminal_states
+from tests.support import (
+    agent_states,
+    input_states,
+    panel_states,
+    review_states,
+    snapshots,
+    terminal_states,
+)
 from tests.support.memory_fleet import FakeFleet
 from tests.support.staged_workbench import STATES, staged
 from tests.support.workbench_app import SIZES, begin, opened, screen_text, until
 
-assert agent_states and panel_states and review_states and terminal_states  # they name the states
+assert agent_states and input_states and panel_states  # they name the states
+assert review_states and terminal_states
 
 
 @pytest.fixture(autouse=True)
