@@ -35,6 +35,7 @@ PARTS = {
         Part("drivers", "the ACP driver against the SDKs' clients", ("node", _ACP_SDK)),
         Part("fleet", "many agents through the host to two clients", ("/proc",)),
         Part("workbench", "frames, long sessions, keys, on a terminal", ("/proc",)),
+        Part("traffic", "bytes that a workbench writes to its terminal"),
         Part("rest", "CPU of a workbench at rest", ("/proc",)),
         Part("context", "a very long session of our own agent"),
         Part("undo", "snapshots of a large work tree", ("git",)),

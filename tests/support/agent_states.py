@@ -278,7 +278,7 @@ async def completion_of_a_command(stage: Stage) -> None:
 @state(files=True)
 async def completion_of_a_file(stage: Stage) -> None:
     await stage.press(*"see @par")
-    await stage.until("src/parser.py")
+    await stage.until("parser.py src")
 
 
 async def queued(fleet: StagedFleet, home: Path) -> None:

@@ -9,22 +9,11 @@ from pathlib import Path
 import pytest
 from textual._context import visible_screen_stack
 
-from tests.support import (
-    agent_states,
-    choice_states,
-    home_states,
-    panel_states,
-    review_states,
-    snapshots,
-    talk_states,
-    terminal_states,
-)
+from tests.support import snapshots
+from tests.support.all_states import STATES
 from tests.support.memory_fleet import FakeFleet
-from tests.support.staged_workbench import STATES, staged
+from tests.support.staged_workbench import staged
 from tests.support.workbench_app import SIZES, begin, opened, screen_text, until
-
-assert agent_states and choice_states and home_states and panel_states  # they name the states
-assert review_states and talk_states and terminal_states
 
 
 @pytest.fixture(autouse=True)

@@ -26,6 +26,7 @@ from .drafts import DraftSaver
 from .feed import ReachHost, WorkbenchFeed
 from .first_run import FirstRun
 from .fleet_actions import FleetActions
+from .frame_diff import FrameDiff
 from .keyboard import MAIN_SCREEN_ACTIONS, WORKBENCH_BINDINGS, KeyDispatcher
 from .layout.edit import ResizeDirection
 from .layout.view import LayoutView
@@ -155,6 +156,7 @@ class Workbench(App[None]):
         )
         self._pending: set[Coroutine[Any, Any, object]] = set()
         """What was given to be run and has not started."""
+        self._frames = FrameDiff()
         self._is_unfolded = False
         self._seen = context.shown
 
@@ -233,6 +235,9 @@ class Workbench(App[None]):
             super()._handle_exception(error)
         else:
             self.exit(return_code=1)
+
+    def _display(self, screen: Screen[Any], renderable: Any) -> None:
+        super()._display(screen, self._frames.reduce(renderable))
 
     def _register(self, parent: "DOMNode", *widgets: "Widget", **how: Any) -> "list[Widget]":
         registered = cast("Any", super())._register(parent, *widgets, **how)

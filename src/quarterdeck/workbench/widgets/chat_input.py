@@ -292,6 +292,11 @@ class ChatInput(TextArea):
         event.stop()
         self.add_text(event.text)
 
+    def on_resize(self) -> None:
+        """Offer again what is offered, where there is another room for it."""
+        if self._offers is not None and self._offers.display:
+            self._look_for_offers()
+
     def on_blur(self) -> None:
         """Offer nothing to who is elsewhere."""
         self._end_offers()

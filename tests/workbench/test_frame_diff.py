@@ -1,0 +1,114 @@
+"""Frames that are written as differences: the terminal shows the same, and less is written."""
+
+from io import StringIO
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
+from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
+from textual.geometry import Region
+from textual.strip import Strip
+
+from quarterdeck.terminal.emulator import open_emulator
+from quarterdeck.workbench.frame_diff import FrameDiff, _change_style
+
+WIDTH, HEIGHT = 20, 4
+STYLES = [
+    None,
+    Style.parse("bold red on black"),
+    Style.parse("#112233 on #445566"),
+    Style.parse("#778899 on #445566"),
+    Style.parse("italic"),
+]
+CONSOLE = Console(file=StringIO(), force_terminal=True, color_system="truecolor", width=WIDTH)
+ROWS = st.lists(
+    st.tuples(st.text("ab │é日👍", min_size=1, max_size=8), st.sampled_from(range(len(STYLES)))),
+    min_size=1,
+    max_size=4,
+)
+
+
+def strip(row: list[tuple[str, int]]) -> Strip:
+    line = Strip([Segment(text, STYLES[style]) for text, style in row])
+    return line.adjust_cell_length(WIDTH, STYLES[2])
+
+
+def layout(rows: list[Strip]) -> LayoutUpdate:
+    return LayoutUpdate([[row] for row in rows], Region(0, 0, WIDTH, HEIGHT))
+
+
+def chops(y: int, row: Strip) -> ChopsUpdate:
+    lines: list[dict[int, Strip | None]] = [{} for _ in range(HEIGHT)]
+    ends: list[list[int]] = [[] for _ in range(HEIGHT)]
+    lines[y], ends[y] = {0: row}, [WIDTH]
+    return ChopsUpdate(lines, [(y, 0, WIDTH)], ends)
+
+
+def written(frames: FrameDiff, update: CompositorUpdate) -> str:
+    reduced = frames.reduce(update)
+    assert isinstance(reduced, CompositorUpdate)
+    return reduced.render_segments(CONSOLE)
+
+
+def shown(*sequences: str) -> object:
+    """What a terminal shows after these."""
+    emulator = open_emulator(WIDTH, HEIGHT)
+    for sequence in sequences:
+        emulator.feed(sequence.replace("\n", "\r\n").encode())
+    rows = list(emulator.rows())
+    emulator.close()
+    return rows
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(ROWS, min_size=HEIGHT, max_size=HEIGHT),
+    st.lists(st.tuples(st.integers(0, HEIGHT - 1), ROWS), max_size=6),
+)
+def test_a_terminal_shows_the_same(first, later):
+    frames = FrameDiff()
+    rows = [strip(row) for row in first]
+    pieces = [written(frames, layout(rows))]
+    for y, row in later:
+        rows[y] = strip(row)
+        pieces.append(written(frames, chops(y, rows[y])))
+    assert shown(*pieces) == shown(layout(rows).render_segments(CONSOLE))
+
+
+def test_what_is_there_already_is_not_written_and_a_change_is_short():
+    frames = FrameDiff()
+    rows = [strip([("hello there", 2)]) for _ in range(HEIGHT)]
+    written(frames, layout(rows))
+    assert written(frames, chops(1, strip([("hello there", 2)]))) == ""
+    changed = written(frames, chops(1, strip([("hello these", 2)])))
+    assert changed == "\x1b[2;10H\x1b[0;38;2;17;34;51;48;2;68;85;102ms\x1b[0m"
+    wide = written(frames, chops(1, strip([("hello 日本", 2)])))
+    assert "hello 日本" in wide  # widths are disputed: drawn whole
+
+
+def test_an_update_that_is_dropped_is_not_taken_for_drawn():
+    frames = FrameDiff()
+    written(frames, layout([strip([("a", 2)]) for _ in range(HEIGHT)]))
+    frames.reduce(chops(0, strip([("b", 2)])))  # never written
+    assert "b" in written(frames, chops(0, strip([("b", 2)])))
+
+
+def test_after_a_whole_frame_everything_before_is_forgotten():
+    frames = FrameDiff()
+    row = strip([("same", 2)])
+    written(frames, layout([row] * HEIGHT))
+    assert "same" in written(frames, layout([row] * HEIGHT))
+    assert frames.reduce(None) is None
+    frames.reduce("something else")
+    assert "same" in written(frames, chops(0, row))
+
+
+def test_only_the_colour_that_changes_is_written():
+    assert _change_style("1;31;40", "1;32;40") == "\x1b[32m"
+    assert _change_style("38;2;1;2;3;48;5;9", "38;2;1;2;3;48;2;0;0;0") == "\x1b[48;2;0;0;0m"
+    assert _change_style("1;31", "31") == "\x1b[0;31m"
+    assert _change_style("31;40", "32") == "\x1b[0;32m"
+    assert _change_style("31", "") == "\x1b[0m"
+    assert _change_style("", "31") == "\x1b[0;31m"
