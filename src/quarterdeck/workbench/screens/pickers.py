@@ -94,8 +94,8 @@ class _Prompts(Picker):
 def _prompt_line(prompt: "PromptBlock") -> Line:
     origin = "" if prompt.origin == "person" else f"({prompt.origin}) "
     words = sanitize_line(prompt.text.strip().split("\n")[0], 300)
-    clock = format_local_time(prompt.time, "%d %b %H:%M") if prompt.time else ""
-    return ((f"{clock:<13}", "faint"), (f"{origin}{words}", "text"))
+    clock = format_local_time(prompt.time, "%d %b %H:%M").lstrip("0") if prompt.time else ""
+    return ((f"{clock:>12} ", "faint"), (f"{origin}{words}", "text"))
 
 
 class PromptsScreen(ModalScreen[int | None]):
