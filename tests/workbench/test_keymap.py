@@ -11,6 +11,7 @@ from textual.binding import Binding
 from quarterdeck.config.places import Places
 from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.commands.registry import COMMANDS
+from quarterdeck.workbench.keyboard import find_command_of_action
 from quarterdeck.workbench.panels.kinds import KINDS
 from quarterdeck.workbench.preferences.keymap import (
     KEY_PLACES,
@@ -23,7 +24,7 @@ from quarterdeck.workbench.preferences.keymap import (
     save_key,
 )
 from quarterdeck.workbench.preferences.store import load_preferences
-from quarterdeck.workbench.screens.help import HelpScreen, collect_key_help, find_command_of_action
+from quarterdeck.workbench.screens.help import HelpScreen, collect_key_help
 from quarterdeck.workbench.screens.permission import PermissionCard
 from quarterdeck.workbench.screens.pickers import ThemesScreen
 from quarterdeck.workbench.screens.question import QuestionForm

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .widgets.chat_input import ChatInput
     from .workspace.store import WorkspaceStore
 
-__all__ = ["FirstRun", "clear_demo", "discover_machine", "find_versions", "set_mode"]
+__all__ = ["FirstRun", "clear_demo", "discover_machine", "set_mode"]
 
 _WELL_KNOWN = ("claude", "codex", "gemini", "opencode")
 """These are offered first where none is here."""
@@ -71,42 +71,6 @@ def _look(agent: "Agent", environment: Mapping[str, str]) -> DiscoveredAgent:
         login_hint=agent.login.hint,
         offers_logins=acp is not None and shutil.which(acp.command[0], path=path) is not None,
     )
-
-
-async def find_versions(discovery: "DiscoveryStore") -> bool:
-    """Ask the programs that were found for their versions, once; True: some are known now.
-
-    Answers are kept with the binary, so that nothing is started twice to learn the same.
-    """
-    from dataclasses import replace
-
-    found, places = discovery.found, discovery.places
-    if found is None or places is None or discovery.has_versions:
-        return False
-    discovery.has_versions = True
-    names = {agent.name for agent in found.agents if agent.is_here}
-    if not names:
-        return False
-    # Imported in a thread: that takes longer than a key may wait.
-    catalogue = await asyncio.to_thread(_load_agents, places)
-    from quarterdeck.drivers.probe import probe
-
-    wanted = [agent for agent in catalogue if agent.name in names]
-    states = await probe(wanted, places=places, environment=discovery.environment)
-    versions = {state.agent.name: state.version or "" for state in states}
-    agents = tuple(replace(agent, version=versions.get(agent.name, "")) for agent in found.agents)
-    discovery.found = replace(found, agents=agents)
-    return any(versions.values())
-
-
-def _load_agents(places: "Places") -> "Iterable[Agent]":
-    import quarterdeck.drivers.probe  # noqa: F401 - so that the loop finds it imported
-    from quarterdeck.drivers.catalogue import load_catalogue
-
-    try:
-        return tuple(load_catalogue(places).agents.values())
-    except QuarterdeckError:
-        return ()
 
 
 def set_mode(places: "Places", mode: str) -> Path:

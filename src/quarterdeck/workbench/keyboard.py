@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 from textual import events
 from textual.binding import Binding, BindingType
 
+from .commands.registry import COMMANDS
 from .preferences.keymap import find_key_places
 
 if TYPE_CHECKING:
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
     from .stores.discovery import DiscoveryStore
     from .widgets.terminal import TerminalView
 
-__all__ = ["MAIN_SCREEN_ACTIONS", "WORKBENCH_BINDINGS", "KeyDispatcher"]
+__all__ = [
+    "MAIN_SCREEN_ACTIONS",
+    "WORKBENCH_BINDINGS",
+    "KeyDispatcher",
+    "find_command_of_action",
+]
 
 WORKBENCH_BINDINGS: list[BindingType] = [
     Binding("f1", "help", "show this help; also ? in the empty input"),
@@ -56,6 +62,28 @@ MAIN_SCREEN_ACTIONS = frozenset(
     {"help", "answer", "beside", "spawn", "stop", "unfold", "go", "cycle", "tab", "resize"}
 )
 """Actions that count on the main screen alone."""
+
+
+def find_command_of_action(action: str) -> str | None:
+    """The command that does the same as an action of a binding; None: there is none."""
+    if action.startswith("command("):
+        return action.removeprefix("command(").rstrip(")").replace("'", "").replace(",", " ")
+    if action.startswith("go("):
+        return "go " + action.removeprefix("go(").rstrip(")").strip("'")
+    if action.startswith("resize("):
+        return "resize " + action.removeprefix("resize(").rstrip(")").strip("'")
+    named = {
+        "beside(1)": "next",
+        "beside(-1)": "previous",
+        "cycle(1)": "panel next",
+        "cycle(-1)": "panel previous",
+        "tab(1)": "tab next",
+        "tab(-1)": "tab previous",
+        "command_palette": "palette",
+    }
+    known = {command.action: command.name for command in COMMANDS if command.action}
+    return named.get(action) or known.get(action) or ("stop" if action == "stop" else None)
+
 
 _USES = (events.Key, events.Paste, events.MouseDown, events.MouseScrollUp, events.MouseScrollDown)
 """Events that mean that the person is here."""

@@ -226,7 +226,7 @@ class ChatPanel(TranscriptPanel):
                 self.enter()
             if is_home and self.home.is_mounted:
                 self.home.check()
-        self._bar.display = not is_home
+        self._bar.display = self._shown is not None or not self.follows
         if not is_home:
             super().show_hints()
 

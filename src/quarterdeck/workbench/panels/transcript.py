@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from textual.app import ComposeResult
 
-from ..rendering.lines import Line, Span, indented, plain, wrap
-from ..sanitize import sanitize_line, sanitize_text
+from quarterdeck.version import __version__
+
+from ..rendering.lines import Line, plain, wrap
+from ..sanitize import sanitize_text
 from ..stores.transcript import TranscriptSpot
 from ..widgets.bars import AgentBar
 from ..widgets.transcript import TranscriptView
 from .panel import Panel, PanelOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from quarterdeck.fleet.permissions.workspace_trust import WorkspaceTrust
     from quarterdeck.wire.ids import SessionId
 
     from ..feed import HostState
-    from ..stores.discovery import DiscoveredAgent, DiscoveryStore, MachineDiscovery
 
-__all__ = ["DEMO_KEY", "AgentOptions", "TranscriptPanel", "empty_lines", "unknown_agent_lines"]
+__all__ = ["AgentOptions", "TranscriptPanel", "empty_lines", "unknown_agent_lines"]
 
 
 class AgentOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -180,9 +180,7 @@ class TranscriptPanel(Panel):
         elif self.options.agent is not None and context.roster.is_known:
             self.transcript.empty = unknown_agent_lines(self.options.agent, width)
         else:
-            self.transcript.empty = empty_lines(
-                context.host, context.host_reason, context.cwd, width, context.discovery
-            )
+            self.transcript.empty = empty_lines(context.host, context.host_reason, width)
         self.transcript.refresh()
 
     def on_resize(self) -> None:
@@ -197,25 +195,14 @@ class TranscriptPanel(Panel):
             self.show_hints()
 
 
-DEMO_KEY = "f12"
-_AT_WORK = ("starting", "running", "waiting")
-_LABEL = 9
-_LOGINS = {"yes": "", "no": ", not logged in", "unknown": ", login unknown"}
-_OFFERED = 2
-"""Agents that are not here and whose way to get them is shown."""
-_NAMED_KEYS = 3
-
-
-def empty_lines(
-    state: "HostState", reason: str, cwd: str, width: int, discovery: "DiscoveryStore | None" = None
-) -> list[Line]:
+def empty_lines(state: "HostState", reason: str, width: int) -> list[Line]:
     """The lines of an empty transcript; the more important, the higher."""
-    lines: list[Line] = [plain("Quarterdeck", "heading"), ()]
+    lines: list[Line] = [(("quarterdeck ", "strong"), (__version__, "faint")), ()]
     match state:
         case "connecting":
             lines.append(plain("Connecting to the host that runs your agents …", "faint"))
         case "connected":
-            return [*lines, *_welcome(cwd, width, discovery)]
+            lines.append(plain("No agent is selected.", "faint"))
         case "lost":
             lines += [
                 plain("The host stopped, and its agents with it. You can resume them.", "bad"),
@@ -241,69 +228,3 @@ def unknown_agent_lines(agent: str, width: int) -> list[Line]:
         *wrap(plain(f"No agent named {sanitize_text(agent)!r}."), width),
         *wrap(plain("It appears here when it starts; start it with /spawn.", "faint"), width),
     ]
-
-
-def _welcome(cwd: str, width: int, discovery: "DiscoveryStore | None") -> "Iterator[Line]":
-    yield from wrap(plain("No agents yet."), width)
-    yield from wrap(plain("Type a task and press enter, then choose an agent for it."), width)
-    yield ()
-    demo = "run the demo: two agents fix a project in a minute; no API key"
-    keys = (("ctrl+t", "start an agent"), (DEMO_KEY, demo), ("f1", "list all keys and commands"))
-    for key, words in keys:
-        yield from _row(key, "key", [(words, "text")], 8, width)
-    yield ()
-    if discovery is not None and discovery.found is not None:
-        yield from _agents(discovery.found, width)
-        yield from _key_lines(discovery.found, width)
-    trust = discovery.trust if discovery is not None else None
-    yield from _row(
-        "Project", "faint", [(sanitize_text(cwd), "text"), *_trust(trust)], _LABEL, width
-    )
-
-
-def _agents(found: "MachineDiscovery", width: int) -> "Iterator[Line]":
-    here = [agent for agent in found.agents if agent.is_here]
-    spans: list[Span] = [("✓ built-in", "good")]
-    for agent in here:
-        words = f"✓ {sanitize_line(agent.name, 30)}{_LOGINS[agent.login]}"
-        spans += [(" · ", "faint"), (words, "warning" if agent.login == "no" else "good")]
-    yield from _row("Agents", "faint", spans, _LABEL, width)
-    missing = [agent for agent in found.agents if not agent.is_here]
-    offered = missing[:_OFFERED] if len(here) < _OFFERED else []
-    for agent in offered:
-        yield from _row("", "faint", _offer(agent), _LABEL, width)
-    if len(missing) > len(offered):
-        words = f"{len(missing) - len(offered)} more supported; /doctor shows how to install them"
-        yield from _row("", "faint", [(words, "faint")], _LABEL, width)
-
-
-def _offer(agent: "DiscoveredAgent") -> list[Span]:
-    get = sanitize_line(agent.install, 200)
-    return [(f"✗ {sanitize_line(agent.title, 40)} not installed: ", "text"), (get, "code")]
-
-
-def _key_lines(found: "MachineDiscovery", width: int) -> "Iterator[Line]":
-    if found.keys:
-        spans: list[Span] = [
-            (f"✓ {' · '.join(found.keys)}", "good"),
-            (" for the built-in agent", "text"),
-        ]
-    else:
-        names = " or ".join(found.key_names[:_NAMED_KEYS]) or "a vendor's variable"
-        words = f"✗ none set. The built-in agent needs one: export {names}, or run a local model"
-        spans = [(words, "text")]
-    yield from _row("Keys", "faint", spans, _LABEL, width)
-
-
-def _trust(trust: "WorkspaceTrust | None") -> list[Span]:
-    if trust is None or trust.state == "plain":
-        return []
-    if trust.state == "trusted":
-        return [(" · trusted; /untrust revokes it", "faint")]
-    files = ", ".join(sanitize_line(act.path, 60) for act in trust.acts)
-    return [(" · not trusted", "warning"), (f", ignoring {files}; review with /trust", "text")]
-
-
-def _row(label: str, role: str, spans: list[Span], wide: int, width: int) -> "Iterator[Line]":
-    inner = wrap(spans, max(10, width - wide))
-    return indented(inner, (f"{label:<{wide}}", role), (" " * wide, "text"))

@@ -185,8 +185,8 @@ def _keys(found: "MachineDiscovery", width: int) -> Iterator[KeyedLine]:
 def _trust(
     trust: "WorkspaceTrust | None", step: "FirstStep | None", width: int
 ) -> Iterator[KeyedLine]:
-    if trust is None or trust.state != "untrusted" or step == "trust":
-        return
+    if trust is None or trust.state != "untrusted" or step is not None:
+        return  # or a step says it
     files = ", ".join(sanitize_line(act.path, 60) for act in trust.acts)
     spans = [("not trusted", "warning"), (f", ignoring {files}; review with /trust", "text")]
     yield from _row("Project", spans, width, "trust")

@@ -106,27 +106,6 @@ def collect_key_help(
     return [part for part in parts if part[1]]
 
 
-def find_command_of_action(action: str) -> str | None:
-    """The command that does the same as an action of a binding; None: there is none."""
-    if action.startswith("command("):
-        return action.removeprefix("command(").rstrip(")").replace("'", "").replace(",", " ")
-    if action.startswith("go("):
-        return "go " + action.removeprefix("go(").rstrip(")").strip("'")
-    if action.startswith("resize("):
-        return "resize " + action.removeprefix("resize(").rstrip(")").strip("'")
-    named = {
-        "beside(1)": "next",
-        "beside(-1)": "previous",
-        "cycle(1)": "panel next",
-        "cycle(-1)": "panel previous",
-        "tab(1)": "tab next",
-        "tab(-1)": "tab previous",
-        "command_palette": "palette",
-    }
-    known = {command.action: command.name for command in COMMANDS if command.action}
-    return named.get(action) or known.get(action) or ("stop" if action == "stop" else None)
-
-
 def _palette(mine: set[str]) -> list[tuple[str, str]]:
     return [] if "ctrl+p" in mine else [("ctrl+p", "search all commands")]
 

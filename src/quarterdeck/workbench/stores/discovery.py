@@ -1,16 +1,20 @@
 """What this machine and this workspace offer: agents, keys, trust."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from quarterdeck.wire.errors import QuarterdeckError
 
 if TYPE_CHECKING:
     from quarterdeck.config.places import Places
+    from quarterdeck.drivers.agent_description import Agent
     from quarterdeck.drivers.probe import LoginState
     from quarterdeck.fleet.permissions.workspace_trust import WorkspaceTrust
     from quarterdeck.wire.ids import SessionId
 
-__all__ = ["DiscoveredAgent", "DiscoveryStore", "MachineDiscovery"]
+__all__ = ["DiscoveredAgent", "DiscoveryStore", "MachineDiscovery", "find_versions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,3 +67,37 @@ class DiscoveryStore:
     """The demo is wanted as soon as the host is there."""
     demo: "SessionId | None" = None
     """The demo that was begun from here, while it is not kept."""
+
+
+async def find_versions(discovery: "DiscoveryStore") -> bool:
+    """Ask the programs that were found for their versions, once; True: some are known now.
+
+    Answers are kept with the binary, so that nothing is started twice to learn the same.
+    """
+    found, places = discovery.found, discovery.places
+    if found is None or places is None or discovery.has_versions:
+        return False
+    discovery.has_versions = True
+    names = {agent.name for agent in found.agents if agent.is_here}
+    if not names:
+        return False
+    # Imported in a thread: that takes longer than a key may wait.
+    catalogue = await asyncio.to_thread(_load_agents, places)
+    from quarterdeck.drivers.probe import probe
+
+    wanted = [agent for agent in catalogue if agent.name in names]
+    states = await probe(wanted, places=places, environment=discovery.environment)
+    versions = {state.agent.name: state.version or "" for state in states}
+    agents = tuple(replace(agent, version=versions.get(agent.name, "")) for agent in found.agents)
+    discovery.found = replace(found, agents=agents)
+    return any(versions.values())
+
+
+def _load_agents(places: "Places") -> "Iterable[Agent]":
+    import quarterdeck.drivers.probe  # noqa: F401 - so that the loop finds it imported
+    from quarterdeck.drivers.catalogue import load_catalogue
+
+    try:
+        return tuple(load_catalogue(places).agents.values())
+    except QuarterdeckError:
+        return ()

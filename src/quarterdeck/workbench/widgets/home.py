@@ -20,6 +20,7 @@ from quarterdeck.wire.errors import QuarterdeckError
 
 from ..rendering.home_lines import HomePage, head_line, home_lines
 from ..rendering.lines import Line
+from ..stores.discovery import find_versions
 from ..stores.home import (
     FIRST_STEPS,
     HomeStore,
@@ -103,8 +104,6 @@ class HomeView(Picker):
         self.run_worker(self._look_at_all(), group="look", exclusive=True)
 
     async def _look_at_all(self) -> None:
-        from ..first_run import find_versions
-
         await self._home.look(self._app_context)
         self.check()
         if await find_versions(self._app_context.discovery):
@@ -286,8 +285,7 @@ class HomeView(Picker):
 
 def find_command_key(context: "WorkbenchContext", command: str) -> str | None:
     """The key that runs a command on the main screen or in the input, as it is now; None: none."""
-    from ..keyboard import WORKBENCH_BINDINGS
-    from ..screens.help import find_command_of_action
+    from ..keyboard import WORKBENCH_BINDINGS, find_command_of_action
     from .chat_input import ChatInput
 
     keymap = context.preferences.keymap
