@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
 from textual import events, on
 from textual.actions import SkipAction
@@ -17,6 +17,7 @@ from ..sanitize import sanitize_line
 from .picker import Picker
 
 if TYPE_CHECKING:
+    from textual.app import App
     from textual.worker import Worker
 
 __all__ = ["FindOptions", "SelectField", "SelectList", "SelectOption", "filter_options"]
@@ -302,7 +303,10 @@ class SelectField(Input):
             self._open("")
 
     def on_blur(self) -> None:
-        """Whoever goes on has chosen."""
+        """Whoever goes on to another field has chosen; who looks at another window has not."""
+        app = cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]
+        if not app.app_focus:
+            return
         if self.is_open or self._is_typed:
             self.settle()
 
