@@ -101,14 +101,14 @@ async def spawn_form_with_agents(stage: Stage) -> None:
 async def spawn_form_with_models(stage: Stage) -> None:
     await _open(stage, agent="claude")
     await stage.press("tab", "tab", *"claude")
-    await stage.until("2 $ in · 10 $ out per million tokens", "price unknown")
+    await stage.until("2 $ in · 10 $ out per million", "price unknown")
 
 
 @state()
 async def spawn_form_with_modes(stage: Stage) -> None:
     await _open(stage, agent="codex", mode="plan")
     await stage.press("tab", "tab", "tab", "down")
-    await stage.until("not with Codex: it reads files without asking")
+    await stage.until("not with Codex: it reads files")
 
 
 @state()

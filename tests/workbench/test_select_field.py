@@ -6,6 +6,7 @@ from typing import Any
 
 from textual.app import App, ComposeResult
 from textual.containers import Vertical
+from textual.events import AppBlur, AppFocus
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -113,6 +114,19 @@ async def test_what_cannot_be_chosen_is_shown_with_its_reason_and_refused():
         await pilot.press("enter")
         await pilot.pause()
         assert app.field.value == "apple" and app.heard == [FRUIT[3]]
+
+
+async def test_another_window_decides_nothing():
+    async with form(value="apple") as (app, pilot):
+        await pilot.press(*"ban")
+        await until(pilot, lambda: app.field.is_open)
+        app.post_message(AppBlur())
+        await until(pilot, lambda: app.focused is None)
+        assert app.field.value == "ban" and app.heard == []
+        app.post_message(AppFocus())
+        await until(pilot, lambda: app.focused is app.field)
+        await pilot.press("enter")
+        assert app.field.value == "banana"
 
 
 async def test_a_strict_field_takes_nothing_that_is_not_in_the_list():

@@ -202,7 +202,7 @@ async def test_models_have_prices_and_an_agents_own_come_first(tmp_path: Path):
         lookup = SpawnLookup(app.context)
         claude = SpawnAgent(name="claude", vendor="anthropic")
         found = {one.value: one for one in await lookup.models(claude)}
-        assert found["claude-sonnet-5-5"].words == "2 $ in · 10 $ out per million tokens"
+        assert found["claude-sonnet-5-5"].words == "2 $ in · 10 $ out per million"
         assert found["claude-fable-5-2"].words == "price unknown" and "gpt-5.5" not in found
         options = SessionOptions(agent="claude", cwd="/w", model="my-own")
         info = await fleet.spawn(SpawnOptions(options=options, name="ann"))
@@ -211,7 +211,7 @@ async def test_models_have_prices_and_an_agents_own_come_first(tmp_path: Path):
         first = await lookup.models(claude)
         assert [one.value for one in first[:3]] == ["opus", "claude-sonnet-5-5", "my-own"]
         assert first[0].words == "large · price unknown"
-        assert first[1].words == "2 $ in · 10 $ out per million tokens"
+        assert first[1].words == "2 $ in · 10 $ out per million"
         native = await lookup.models(SpawnAgent(name="native"))
         groups = {one.value.partition("/")[0]: one.group for one in native}
         assert groups["anthropic"] == "no key is set for them"

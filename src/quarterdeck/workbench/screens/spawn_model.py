@@ -343,7 +343,7 @@ def _describe_price(price: ModelPrice | None) -> str:
     """A price in words."""
     if price is None:
         return "price unknown"
-    return f"{price.input:g} $ in · {price.output:g} $ out per million tokens"
+    return f"{price.input:g} $ in · {price.output:g} $ out per million"
 
 
 def list_worktree_options(known: SpawnDirectory) -> list[SelectOption]:

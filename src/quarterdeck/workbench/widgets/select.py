@@ -2,12 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
 from textual import events, on
 from textual.actions import SkipAction
 from textual.binding import Binding, BindingType
-from textual.geometry import Offset
+from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.widgets import Input
 
@@ -17,6 +17,7 @@ from ..sanitize import sanitize_line
 from .picker import Picker
 
 if TYPE_CHECKING:
+    from textual.app import App
     from textual.worker import Worker
 
 __all__ = ["FindOptions", "SelectField", "SelectList", "SelectOption", "filter_options"]
@@ -78,6 +79,8 @@ class SelectList(Picker, can_focus=False):
         super().__init__(classes="select-list")
         self._options: Sequence[SelectOption] = ()
         self._choose = choose
+        self._place: tuple[Region, Size] | None = None
+        """Where the field was when the list was put beside it, and the size of the screen."""
         self.display = False
 
     def show(self, options: Sequence[SelectOption], at: int, field: "SelectField") -> None:
@@ -86,11 +89,16 @@ class SelectList(Picker, can_focus=False):
         self.display = True
         self._fit(field)
         self.move(at)
-        # The field may be about to move: what it says below has another length now.
-        self.call_after_refresh(self._fit, field)
+
+    def follow(self, field: "SelectField") -> None:
+        """Stay beside the field when that moves."""
+        place = (field.region, self.screen.size)
+        if self.display and place != self._place and field.region:
+            self._fit(field)
 
     def _fit(self, field: "SelectField") -> None:
         region, screen = field.region, self.screen.size
+        self._place = (region, screen)
         below, above = screen.height - region.bottom, region.y
         lines = [line for _, line in self.rows(screen.width)]
         rows = min(len(lines), _MOST_ROWS, max(1, below, above))
@@ -98,12 +106,14 @@ class SelectList(Picker, can_focus=False):
         rows = max(1, min(rows, above if is_above else below))
         widest = max((width_of(line) for line in lines), default=0) + 3
         boxes = [one.region.right - 2 for one in self.screen.query("#box")]
-        most = min(screen.width, *boxes) - region.x if boxes else screen.width - region.x
-        width = max(1, min(max(widest, region.width), most))
+        most = min((screen.width, *boxes)) - region.x
+        # Within a dialog up to its edge: what would be left of the lines beside says nothing.
+        width = max(1, most if boxes else min(max(widest, region.width), most))
         self.styles.height, self.styles.width = rows, width
         y = region.y - rows if is_above else region.bottom
         self.absolute_offset = Offset(region.x, max(0, y))
         self.update()
+        self.refresh(layout=True)
 
     def move(self, at: int) -> None:
         """Put the cursor on an option."""
@@ -302,13 +312,12 @@ class SelectField(Input):
             self._open("")
 
     def on_blur(self) -> None:
-        """Whoever goes on has chosen."""
+        """Whoever goes on to another field has chosen; who looks at another window has not."""
+        app = cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]
+        if not app.app_focus:
+            return
         if self.is_open or self._is_typed:
             self.settle()
-
-    def on_resize(self) -> None:
-        """The list is where the field was."""
-        self._close()
 
     def on_unmount(self) -> None:
         """The list goes with its field."""
@@ -346,7 +355,10 @@ class SelectField(Input):
             self._hide()
             return
         if self._list is None:
-            self._list = SelectList(self._choose)
+            self._list = shown = SelectList(self._choose)
+            self.screen.screen_layout_refresh_signal.subscribe(  # pyright: ignore[reportUnknownMemberType]
+                self, lambda _: shown.follow(self)
+            )
             # On the screen itself: elsewhere a click on it would move the focus, or be clipped.
             self.screen.mount(self._list)
         self._list.show(self._shown, self._at, self)
