@@ -363,6 +363,8 @@ class DiffPanel(PolledPanel):
         self.changes = Changes()
         self._ignores_space = False
         self._is_read = False
+        self._is_known = False
+        """It was compared at least once."""
         self._shows_files: bool | None = None
         self._scroll: int | None = None
         self.head: HeadLine = HeadLine()
@@ -427,9 +429,7 @@ class DiffPanel(PolledPanel):
         self.changes = await asyncio.to_thread(read_changes, self.comparison)
         page = await asyncio.to_thread(patch_page, self.changes.files)
         top = self.view.scroll_offset.y if self._scroll is None else self._scroll
-        self._scroll = None
-        if not page.lines:
-            page = self._instead()
+        self._scroll, self._is_known = None, True
         self.view.show(page, top)
         self._arrange()
 
@@ -500,7 +500,7 @@ class DiffPanel(PolledPanel):
             self.view.scroll_to(y=places[at], animate=False, force=True)
 
     def _instead(self) -> PatchPage:
-        width = max(10, self.view.scrollable_content_region.width)
+        width = max(10, self.size.width - 2)
         if self.changes.problem is not None:
             return PatchPage(lines=problem_lines(self.changes.problem, width))
         against = f" against {sanitize_text(self.changes.against)}" if self.changes.against else ""
@@ -515,6 +515,8 @@ class DiffPanel(PolledPanel):
         shows = has_room if self._shows_files is None else self._shows_files
         files.display = shows and bool(self.changes.files)
         files.update()
+        if self._is_known and not self.changes.files:
+            self.view.show(self._instead(), 0)
         self._head()
 
     def _head(self) -> None:

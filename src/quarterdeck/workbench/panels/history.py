@@ -47,7 +47,7 @@ class SessionList(Picker):
     def __init__(self, clock: WallClock, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._clock = clock
-        self._notices: list[Line] = []
+        self._notices: Callable[[int], list[Line]] = lambda _: []
         self._places = False
         self._snippets: dict[str, str] = {}
         self.sessions: dict[str, HistorySession] = {}
@@ -55,15 +55,15 @@ class SessionList(Picker):
     def take(
         self,
         sessions: "Iterable[HistorySession]",
-        notices: list[Line],
+        notices: "Callable[[int], list[Line]]",
         *,
         places: bool,
         snippets: "Mapping[HistorySession, str] | None" = None,
     ) -> None:
         """Show other sessions; the cursor stays on its session.
 
-        ``notices`` are shown above; ``places``: whether to show where each worked; ``snippets``:
-        what was found in it.
+        ``notices`` gives the lines above for a width; ``places``: whether to show where each
+        worked; ``snippets``: what was found in it.
         """
         self._notices, self._places = notices, places
         self.sessions = {_key(past): past for past in sessions}
@@ -79,7 +79,7 @@ class SessionList(Picker):
 
     def head(self, width: int) -> list[Line]:
         """See ``Picker``."""
-        return self._notices
+        return self._notices(width)
 
     def rows(self, width: int) -> list[tuple[str, Line]]:
         """See ``Picker``."""
@@ -168,10 +168,12 @@ class HistoryPanel(PolledPanel):
             found = {hit.past: hit.snippet async for hit in hits}
         some = tuple(found) if self.words else listed.sessions
         self.head.show_problem(None)
-        width = self.list.scrollable_content_region.width
-        notices = [_failure(agent, reason) for agent, reason in listed.failures.items()]
-        if not some:
-            notices += empty_lines(*self._nothing(), width)
+        failures = [_failure(agent, reason) for agent, reason in listed.failures.items()]
+        instead = self._nothing() if not some else None
+
+        def notices(width: int) -> list[Line]:
+            return [*failures, *(empty_lines(*instead, width) if instead is not None else ())]
+
         self.list.take(some, notices, places=self.everywhere, snippets=found)
         self._say(len(some), len(listed.sessions))
 
@@ -187,8 +189,7 @@ class HistoryPanel(PolledPanel):
         if self.list.sessions:
             self.head.show_problem(reason)
         else:
-            width = self.list.scrollable_content_region.width
-            self.list.take((), problem_lines(reason, width), places=False)
+            self.list.take((), lambda width: problem_lines(reason, width), places=False)
 
     def _nothing(self) -> tuple[str, list[tuple[str, str]]]:
         """What is said where no session is, and the keys that change that."""

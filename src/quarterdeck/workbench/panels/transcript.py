@@ -195,6 +195,9 @@ class TranscriptPanel(Panel):
             self.show_hints()
 
 
+_AT_WORK = ("starting", "running", "waiting")
+
+
 def empty_lines(state: "HostState", reason: str, width: int) -> list[Line]:
     """The lines of an empty transcript; the more important, the higher."""
     lines: list[Line] = [(("quarterdeck ", "strong"), (__version__, "faint")), ()]

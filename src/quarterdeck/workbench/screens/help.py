@@ -25,7 +25,6 @@ __all__ = [
     "HelpSection",
     "collect_command_keys",
     "collect_key_help",
-    "find_command_of_action",
 ]
 
 HelpSection: TypeAlias = tuple[str, list[tuple[str, str]]]
@@ -63,6 +62,8 @@ def collect_command_keys(
         preferences: the person's own keys come before ours.
         bindings: ours that work now, by their keys.
     """
+    from ..keyboard import find_command_of_action
+
     found: dict[str, str] = {}
     mine = {bound.key for bound in preferences.keymap if bound.when == "main"}
     for bound in preferences.keymap:

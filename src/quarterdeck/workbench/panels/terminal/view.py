@@ -38,7 +38,11 @@ _LEAST_TITLE = 12
 
 
 class TitleLine(LineCanvas, can_focus=False):
-    """A title, and what is to be said beside it; the title's end goes first."""
+    """A title, and at the right what is to be said of it; the title's end goes first.
+
+    Like ``HeadLine``, for a title that is no path and spans that are keys. Without a title the
+    spans stand at the left.
+    """
 
     def __init__(self) -> None:
         super().__init__(classes="panel-head")
@@ -58,7 +62,8 @@ class TitleLine(LineCanvas, can_focus=False):
         width = self.scrollable_content_region.width
         room = max(min(_LEAST_TITLE, width), width - width_of(self._spans))
         title = clip(((self._title, "strong"),), room) if self._title else ()
-        return clip((*title, *self._spans), width), False
+        gap = " " * max(0, width - width_of((*title, *self._spans))) if title else ""
+        return clip((*title, (gap, "text"), *self._spans), width), False
 
 
 def head_spans(view: "TerminalView", place: str) -> list[Span]:
