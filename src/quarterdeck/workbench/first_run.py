@@ -5,7 +5,6 @@ Discovery starts no program and reads no key; it blocks on files.
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,14 +15,14 @@ from .stores.discovery import DiscoveredAgent, MachineDiscovery
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from textual.app import App
-
     from quarterdeck.config.places import Places
     from quarterdeck.drivers.agent_description import Agent
     from quarterdeck.drivers.probe import AgentInstallation
-    from quarterdeck.fleet.api import Fleet
+    from quarterdeck.fleet.demo import DemoScratch
 
+    from .app import Workbench
     from .context import WorkbenchContext
+    from .demo import DemoGuide
     from .fleet_actions import ShowMessage
     from .screens.dialogs import ReadingSection
     from .screens.trust import TrustScreen
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from .widgets.chat_input import ChatInput
     from .workspace.store import WorkspaceStore
 
-__all__ = ["FirstRun", "clear_demo", "discover_machine"]
+__all__ = ["FirstRun", "discover_machine"]
 
 _WELL_KNOWN = ("claude", "codex", "gemini", "opencode")
 """These are offered first where none is here."""
@@ -90,9 +89,7 @@ def _key_names() -> tuple[str, ...]:
     return tuple(dict.fromkeys(names()))
 
 
-_CLEARING = 10.0
-"""Seconds that clearing the demo away may take when the person leaves."""
-_HOW = "demo runs it, demo keep keeps its project, demo end deletes it"
+_HOW = "demo runs it; there, demo keep keeps its project and demo end leaves"
 
 
 class FirstRun:
@@ -108,7 +105,7 @@ class FirstRun:
 
     def __init__(
         self,
-        app: "App[None]",
+        app: "Workbench",
         context: "WorkbenchContext",
         store: "WorkspaceStore",
         *,
@@ -121,6 +118,7 @@ class FirstRun:
         self._refresh = refresh
         self._show_message = show_message
         self._watched_cwd: str | None = None
+        self._guide: DemoGuide | None = None
 
     async def discover(self) -> None:
         """Look for agents, keys and trust in a thread, and ask about trust if there is need to."""
@@ -134,10 +132,9 @@ class FirstRun:
         await self._look_at_trust()
         self._app_context.changed()
         self._watch_directory()
-        if discovery.begins_demo:
-            discovery.begins_demo = False
+        if discovery.demo is not None:
             await _connected(self._app_context)
-            await self.control_demo("")
+            await self._begin_demo(discovery.demo)
         else:
             self.offer_trust()
 
@@ -221,31 +218,29 @@ class FirstRun:
             ReadingScreen("agents and API keys on this machine", _found(states, discovery))
         )
 
-    async def control_demo(self, words: str) -> None:
-        """Begin the demo, keep it, or clear it away."""
-        from quarterdeck.fleet.demo import begin_demo, end_demo, keep_demo
+    async def _begin_demo(self, scratch: "DemoScratch") -> None:
+        from .demo import DemoGuide
 
-        places, fleet = self._app_context.discovery.places, self._app_context.fleet
-        if places is None:
-            return
-        match words:
-            case "":
-                self._show_message("demo started: two agents in a scratch project")
-                info = await begin_demo(fleet, places)
-                self._app_context.discovery.demo = info.session
-                self._refresh()
-                self._app_context.select(info.session)
-            case "keep":
-                kept = await keep_demo(fleet, places)
-                self._app_context.discovery.demo = None
-                self._show_message(f"kept: {', '.join(kept)}" if kept else "no demo to keep")
-            case "end":
-                count = await end_demo(fleet, places)
-                self._app_context.discovery.demo = None
-                self._refresh()
-                self._show_message("deleted the demo" if count else "no demo is running")
-            case _:
-                self._show_message(f"unknown argument {words!r}: {_HOW}", True)
+        has_captions = self._app_context.discovery.has_captions
+        self._guide = DemoGuide(self._app, scratch, has_captions=has_captions)
+        await self._guide.begin()
+
+    async def control_demo(self, words: str) -> None:
+        """Begin the demo in a workbench of its own; in that one do the next step, keep or end."""
+        guide = self._guide
+        if words not in ("", "keep", "end"):
+            self._show_message(f"unknown argument {words!r}: {_HOW}", True)
+        elif guide is None and words:
+            self._show_message("no demo is running; /demo runs it")
+        elif guide is None:
+            self._app_context.discovery.wants_demo = True
+            self._app.exit()
+        elif words == "keep":
+            self._show_message(f"kept when you leave: {await guide.keep()}")
+        elif words == "end":
+            self._app.exit()
+        else:
+            guide.skip()
 
     def _inputs(self) -> "list[ChatInput]":
         from .widgets.chat_input import ChatInput
@@ -290,17 +285,6 @@ class FirstRun:
         self._show_message(text)
         await self._look_at_trust()
         self._app_context.changed()
-
-
-async def clear_demo(discovery: "DiscoveryStore", fleet: "Fleet") -> None:
-    """Clear a demo away that was begun from here and not kept; for the end. Never raises."""
-    from quarterdeck.fleet.demo import end_demo
-
-    if discovery.demo is None or discovery.places is None:
-        return
-    with suppress(QuarterdeckError, OSError, TimeoutError):
-        async with asyncio.timeout(_CLEARING):
-            await end_demo(fleet, discovery.places)
 
 
 async def _connected(context: "WorkbenchContext") -> None:

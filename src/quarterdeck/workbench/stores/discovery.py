@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from quarterdeck.config.places import Places
     from quarterdeck.drivers.probe import LoginState
+    from quarterdeck.fleet.demo import DemoScratch
     from quarterdeck.fleet.permissions.workspace_trust import WorkspaceTrust
-    from quarterdeck.wire.ids import SessionId
 
 __all__ = ["DiscoveredAgent", "DiscoveryStore", "MachineDiscovery"]
 
@@ -55,7 +55,9 @@ class DiscoveryStore:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     found: MachineDiscovery | None = None
     trust: "WorkspaceTrust | None" = None
-    begins_demo: bool = False
-    """The demo is wanted as soon as the host is there."""
-    demo: "SessionId | None" = None
-    """The demo that was begun from here, while it is not kept."""
+    demo: "DemoScratch | None" = None
+    """The folder of the demo that this workbench is for."""
+    has_captions: bool = True
+    """Of the demo."""
+    wants_demo: bool = False
+    """The person wants the demo, which has a workbench of its own."""
