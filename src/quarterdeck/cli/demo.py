@@ -81,9 +81,8 @@ async def _play(scratch: "DemoScratch") -> int:
         ) as fleet,
     ):
         first, second = await start_agents(fleet, scratch)
-        echo(
-            f"= {first.name} ({first.agent}) and {second.name} ({second.agent}) change {scratch.project}"
-        )
+        both = " and ".join(f"{one.name} ({one.agent})" for one in (first, second))
+        echo(f"= {both} change {scratch.project}")
         await _allow_until_idle(fleet, first, second)
         for conflict in (await fleet.agent(first.session)).conflicts:
             for file in conflict.files:

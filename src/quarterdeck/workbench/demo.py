@@ -4,9 +4,10 @@ The stage is read from what the fleet reports and from what is on the screen; th
 progress of its own, so that a person can do everything in any order, and leave at any time.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from quarterdeck.fleet.demo import FIRST, SECOND
 from quarterdeck.wire.worktree_events import ChangesLanded, LandingFailed
 
 from .rendering.lines import Line, Span, wrap
@@ -42,28 +43,30 @@ _LOOK = 0.2
 """Seconds between two looks at the screen."""
 
 DemoStage: TypeAlias = Literal[
-    "work", "command", "edit", "radar", "clear", "review", "land", "queue", "handed", "fix",
-    "merge", "again", "end",
+    "start", "command", "edit", "work", "radar", "clear", "review", "ready", "land", "queue",
+    "handed", "fix", "merge", "again", "end",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class DemoCaption:
-    """What a stage shows, and the key that goes on; both are ours, not foreign text."""
+    """What a stage shows, and the key that goes on; all of it is ours, not foreign text."""
 
     step: int
     """Of how many there are, see ``_STEPS``."""
     words: str
+    """``{back}`` is the agent that got its work back."""
     key: str = ""
     does: str = ""
 
 
 _STEPS = 7
+_LAND = f"/land {FIRST} {SECOND}"
 CAPTIONS: dict[DemoStage, DemoCaption] = {
-    "work": DemoCaption(
+    "start": DemoCaption(
         1,
-        "Two agents, two vendors, each in its own git worktree: tide is ours, guard is a fake that "
-        "stands for another vendor's. The words are scripted, the rest is real.",
+        "Two agents in a git worktree each: tide is ours, guard a fake that stands for another "
+        "vendor's. Only their words are scripted.",
         "ctrl+n",
         "the other agent",
     ),
@@ -72,52 +75,55 @@ CAPTIONS: dict[DemoStage, DemoCaption] = {
     ),
     "edit": DemoCaption(
         2,
-        "guard wants to edit the same function. The request of any vendor has the same keys.",
+        "guard wants to edit the same function. Any vendor's request has these keys.",
         "y",
         "allow once",
     ),
+    "work": DemoCaption(
+        2, "They go on, and you see what each of them does.", "ctrl+n", "the other agent"
+    ),
     "radar": DemoCaption(
         3,
-        "Both change until_high, and git could not merge that. The radar warns while they work.",
-        "/review tide",
-        "see what it changed",
+        "⚠ Both change until_high, and git cannot merge that. The radar warns early.",
+        f"/review {FIRST}",
+        "what it changed",
     ),
     "clear": DemoCaption(
-        3, "Both are at rest; nothing conflicts.", "/review tide", "see what it changed"
+        3, "Both are idle, and nothing conflicts.", f"/review {FIRST}", "what it changed"
     ),
     "review": DemoCaption(
         4,
-        "The change of tide, line by line: c comments, s sends the comments back, a accepts.",
-        "/land tide guard",
-        "merge both",
+        "What tide changed: c comments on a line, s sends it back, a accepts.",
+        _LAND,
+        "land both",
     ),
+    "ready": DemoCaption(5, "Both can land now.", _LAND, "land both"),
     "land": DemoCaption(
-        5,
-        "The queue merges one after the other, and runs the tests before each.",
-        "ctrl+s",
-        "land",
+        5, "The queue merges one after the other, and tests before each.", "ctrl+s", "land"
     ),
-    "queue": DemoCaption(5, "Merging, and running the tests on the result …"),
+    "queue": DemoCaption(5, "It merges, and runs the tests on the result …"),
     "handed": DemoCaption(
-        5,
-        "What has landed is on main. What conflicts went back to its agent, with both sides.",
-        "esc",
-        "close",
+        5, "The other is on main. {back} conflicts and got its work back.", "esc", "close"
     ),
-    "fix": DemoCaption(6, "guard got its work back, and merges main in its own worktree."),
+    "fix": DemoCaption(6, "{back} merges main in its own worktree, and resolves the conflict."),
     "merge": DemoCaption(
-        6, "guard shows how it keeps both changes of until_high.", "y", "allow once"
+        6, "{back} shows how it keeps both changes of until_high.", "y", "allow once"
     ),
     "again": DemoCaption(
-        6, "guard has resolved the conflict. It can land now.", "/land guard", "merge it"
+        6, "{back} has resolved the conflict and can land.", "/land {back}", "land it"
     ),
     "end": DemoCaption(
         7,
-        "Done: what you allowed is on main, and the tests passed before. That was the demo.",
+        "Both changes are on main, and the tests passed. That was the demo; /demo keep keeps it.",
         "ctrl+q",
-        "leave; all of it is removed (/demo keep keeps it)",
+        "leave and remove it",
     ),
 }
+_SHORT_OF_END = DemoCaption(
+    7, "What you allowed is on main. /demo keep keeps it.", "ctrl+q", "leave and remove it"
+)
+_BACK_FROM_REVIEW = ("esc", "back")
+"""Where the review covers the input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,9 +134,12 @@ class DemoFacts:
     """What is asked for, if something is."""
     is_busy: bool = True
     """An agent works."""
+    has_changes: bool = False
+    """An agent has changed something, or was answered."""
     has_conflict: bool = False
     is_reviewing: bool = False
     """A review is on the screen."""
+    has_reviewed: bool = False
     queue: Literal["asks", "runs", "done"] | None = None
     """The dialog of the landing queue, if it is open."""
     landed: int = 0
@@ -138,43 +147,48 @@ class DemoFacts:
     to_land: int = 2
     """Agents that have changed something."""
     is_handed_back: bool = False
-    """The second agent got its work back and has not landed since."""
+    """An agent got its work back and has not landed since."""
 
 
 def find_stage(facts: DemoFacts) -> DemoStage:
     """The stage that the facts make."""
     if facts.queue is not None:
-        return _queue_stage(facts)
+        return _find_queue_stage(facts)
     if facts.request is not None:
         return "merge" if facts.is_handed_back else facts.request
     if facts.is_handed_back:
         return "fix" if facts.is_busy else "again"
     if facts.is_busy:
-        return "work"
-    if facts.landed and facts.landed >= facts.to_land:
-        return "end"
-    if facts.is_reviewing:
-        return "review"
-    return "radar" if facts.has_conflict else "clear"
+        return "work" if facts.has_changes else "start"
+    return _find_idle_stage(facts)
 
 
-def _queue_stage(facts: DemoFacts) -> DemoStage:
+def _find_queue_stage(facts: DemoFacts) -> DemoStage:
     if facts.queue == "done":
         return "handed" if facts.is_handed_back else "end"
     return "land" if facts.queue == "asks" else "queue"
 
 
+def _find_idle_stage(facts: DemoFacts) -> DemoStage:
+    if facts.landed >= facts.to_land and (facts.landed or facts.has_reviewed):
+        return "end"
+    if facts.is_reviewing:
+        return "review"
+    if facts.has_reviewed:
+        return "ready"
+    return "radar" if facts.has_conflict else "clear"
+
+
 class CaptionBar(LinesView):
     """What happens in the demo, and which key goes on."""
 
-    caption = CAPTIONS["work"]
-
-    def __init__(self) -> None:
+    def __init__(self, caption: DemoCaption) -> None:
         super().__init__(classes="caption")
+        self.caption = caption
 
     def show(self, caption: DemoCaption) -> None:
         """Show another caption."""
-        if caption is not self.caption:
+        if caption != self.caption:
             self.caption = caption
             self.update()
 
@@ -212,7 +226,9 @@ class DemoGuide:
         self._sessions: tuple[SessionId, SessionId] | None = None
         self._landed: set[SessionId] = set()
         self._handed: set[SessionId] = set()
-        self.stage: DemoStage = "work"
+        self._has_reviewed = False
+        self._has_changed = False
+        self.stage: DemoStage = "start"
 
     async def begin(self) -> None:
         """Start the agents and show them. Raises QuarterdeckError."""
@@ -231,22 +247,25 @@ class DemoGuide:
         self.look()
 
     async def _show_beside(self, session: "SessionId") -> None:
-        main = self._app.main
-        chat = main.panel.id
-        arguments = {"widget": "chat", "options": {"agent": session}, "where": "right"}
-        await self._app.screen_controller.call("open_panel", arguments)
-        if chat is not None and chat in main.view.panels:
-            main.view.enter(chat)
+        """Both chats side by side, below the agents."""
+        own = {"type": "panel", "id": "beside", "widget": "chat", "options": {"agent": session}}
+        chats = [{"type": "panel", "id": "chat", "widget": "chat"}, own]
+        agents = {"type": "panel", "id": "agents", "widget": "agents", "size": "6"}
+        root = {"type": "vertical", "children": [agents, {"type": "horizontal", "children": chats}]}
+        layout = {"version": 1, "tabs": [{"title": "main", "root": root}]}
+        await self._app.screen_controller.call("set_layout", {"layout": layout})
 
     def look(self) -> None:
         """Find out the stage, and show its caption."""
         if not self._app.screen_stack or self._sessions is None:
             return
+        self._has_reviewed |= self._is_review_shown()
         before, self.stage = self.stage, find_stage(self._gather())
-        if before != self.stage and self.stage in ("fix", "merge") and self._is_review_shown():
-            self._app.work(self._app.show_agent(self._sessions[1]))
+        if before != self.stage and self.stage in ("fix", "merge"):
+            back = next(iter(self._handed), self._sessions[1])
+            self._app.work(self._app.show_agent(back))
         if self._has_captions:
-            self._show_caption(CAPTIONS[self.stage])
+            self._show_caption(self._make_caption())
 
     def skip(self) -> None:
         """Do what the stage waits for, as the person would."""
@@ -255,11 +274,11 @@ class DemoGuide:
             case "command" | "edit" | "merge":
                 self._allow()
             case "radar" | "clear":
-                run("review", self._name(0))
-            case "review":
-                run("land", f"{self._name(0)} {self._name(1)}")
+                run("review", FIRST)
+            case "review" | "ready":
+                run("land", " ".join(one.name for one in self._agents() if _has_work(one)))
             case "again":
-                run("land", self._name(1))
+                run("land", self._name_back())
             case "land":
                 if (dialog := self._dialog()) is not None:
                     dialog.action_land()
@@ -298,19 +317,32 @@ class DemoGuide:
     def _gather(self) -> DemoFacts:
         agents = self._agents()
         request = self._request()
+        self._has_changed |= any(_has_work(one) for one in agents)
+        working = [one for one in agents if one.state in ("starting", "running", "waiting")]
+        is_counted = len(agents) == 2 and all(one.changes is not None for one in agents)
         return DemoFacts(
             request=_kind_of(request) if request is not None else None,
-            is_busy=any(one.state in ("starting", "running", "waiting") for one in agents)
-            or len(agents) < 2
-            or any(one.changes is None for one in agents),
+            is_busy=bool(working) or not is_counted,
+            has_changes=self._has_changed,
             has_conflict=any(one.conflicts for one in agents),
             is_reviewing=self._is_review_shown(),
-            queue=self._queue_state(),
+            has_reviewed=self._has_reviewed,
+            queue=self._find_queue_state(),
             landed=len(self._landed),
-            to_land=len(
-                [a for a in agents if a.session in self._landed or (a.changes and a.changes.files)]
-            ),
+            to_land=len([one for one in agents if one.session in self._landed or _has_work(one)]),
             is_handed_back=bool(self._handed),
+        )
+
+    def _make_caption(self) -> DemoCaption:
+        caption = CAPTIONS[self.stage]
+        if self.stage == "end" and len(self._landed) < 2:
+            caption = _SHORT_OF_END
+        if self.stage == "review" and not any(chat.display for chat in self._app.main.chats()):
+            key, does = _BACK_FROM_REVIEW
+            return replace(caption, key=key, does=does)
+        back = self._name_back()
+        return replace(
+            caption, words=caption.words.format(back=back), key=caption.key.format(back=back)
         )
 
     def _agents(self) -> "list[AgentInfo]":
@@ -318,8 +350,9 @@ class DemoGuide:
         found = (self._app.context.roster.find(session) for session in self._sessions)
         return [agent for agent in found if agent is not None]
 
-    def _name(self, number: int) -> str:
-        return self._agents()[number].name
+    def _name_back(self) -> str:
+        """The agent that got its work back."""
+        return next((one.name for one in self._agents() if one.session in self._handed), SECOND)
 
     def _request(self) -> "InboxItem | None":
         """The one that has the keys, or else the first."""
@@ -351,21 +384,26 @@ class DemoGuide:
         screen = self._app.screen
         return screen if isinstance(screen, LandingQueueScreen) else None
 
-    def _queue_state(self) -> Literal["asks", "runs", "done"] | None:
+    def _find_queue_state(self) -> Literal["asks", "runs", "done"] | None:
         dialog = self._dialog()
         return dialog.state if dialog is not None else None
 
     def _show_caption(self, caption: DemoCaption) -> None:
-        """On the screen that is on top: a dialog covers the main one."""
-        screen = self._app.screen
-        bars = list(screen.query(CaptionBar))
+        """On the screen that is on top; what is below it keeps its room and shows none."""
+        *below, top = self._app.screen_stack
+        for screen in below:
+            screen.query(CaptionBar).add_class("-below")
+        bars = top.query(CaptionBar)
         if bars:
-            bars[0].show(caption)
+            bars.remove_class("-below")
+            bars.first().show(caption)
             return
-        bar = CaptionBar()
-        bar.caption = caption
-        status = screen.query("#status")
-        screen.mount(bar, before=status.first() if status else None)
+        status = top.query("#status")
+        top.mount(CaptionBar(caption), before=status.first() if status else None)
+
+
+def _has_work(agent: "AgentInfo") -> bool:
+    return agent.changes is not None and agent.changes.files > 0
 
 
 def _kind_of(item: "InboxItem") -> Literal["command", "edit"]:

@@ -114,7 +114,7 @@ class DemoScratch:
             **{name: self._environ[name] for name in _PASSED_ON if name in self._environ},
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{path}",
             "HOME": str(self.folder / "home"),
-            "QUARTERDECK_HOME": str(self.folder / "quarterdeck"),
+            "QUARTERDECK_HOME": str(self.folder / "qd"),
             MARK_VARIABLE: self.folder.name,
         }
 
@@ -301,7 +301,7 @@ def _kill_processes(mark: str) -> None:
 
 
 def _places_in(folder: Path) -> Places:
-    return Places.find({"QUARTERDECK_HOME": str(folder / "quarterdeck")})
+    return Places.find({"QUARTERDECK_HOME": str(folder / "qd")})
 
 
 def _read(name: str) -> str:
