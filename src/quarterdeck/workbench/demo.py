@@ -340,6 +340,8 @@ class DemoGuide:
         if self.stage == "review" and not any(chat.display for chat in self._app.main.chats()):
             key, does = _BACK_FROM_REVIEW
             return replace(caption, key=key, does=does)
+        if self.stage in ("command", "edit", "merge") and self._app.requests.current is None:
+            caption = replace(caption, key="ctrl+g", does="open the request")
         back = self._name_back()
         return replace(
             caption, words=caption.words.format(back=back), key=caption.key.format(back=back)
