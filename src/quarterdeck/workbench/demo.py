@@ -262,10 +262,14 @@ class DemoGuide:
         self._has_reviewed |= self._is_review_shown()
         before, self.stage = self.stage, find_stage(self._gather())
         if before != self.stage and self.stage in ("fix", "merge"):
-            back = next(iter(self._handed), self._sessions[1])
-            self._app.work(self._app.show_agent(back))
+            self._app.work(self._go_back_to(next(iter(self._handed), self._sessions[1])))
         if self._has_captions:
             self._show_caption(self._make_caption())
+
+    async def _go_back_to(self, session: "SessionId") -> None:
+        """Show the agent that resolves its conflict, and what it asks for."""
+        await self._app.show_agent(session)
+        self._app.requests.offer(self._app.is_typed_through)
 
     def skip(self) -> None:
         """Do what the stage waits for, as the person would."""
