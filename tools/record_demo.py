@@ -197,7 +197,7 @@ async def record(size: tuple[int, int] = SIZE) -> list[Frame]:
         watching = asyncio.create_task(recording.watch())
         try:
             await play(recording)
-            frames = list(recording.frames)
+            frames = _from_first_caption(recording.frames)
             frames.append(Frame(recording.terminal.screen.rows(), _LAST))
             await recording.terminal.press("ctrl+q")
             async with asyncio.timeout(_PATIENCE):
@@ -205,6 +205,12 @@ async def record(size: tuple[int, int] = SIZE) -> list[Frame]:
         finally:
             watching.cancel()
     return frames
+
+
+def _from_first_caption(frames: list[Frame]) -> list[Frame]:
+    """Without the moment in which it starts."""
+    is_caption = (any("demo 1/" in row.text for row in frame.rows) for frame in frames)
+    return frames[next(number for number, has_it in enumerate(is_caption) if has_it) :]
 
 
 def draw(frames: list[Frame], size: tuple[int, int] = SIZE, only: int | None = None) -> str:

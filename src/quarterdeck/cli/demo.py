@@ -15,6 +15,7 @@ __all__ = ["demo"]
 
 _MOST_SECONDS = 120.0
 _PAUSE = 0.1
+_PAGE = 500
 
 
 @click.command()
@@ -83,35 +84,52 @@ async def _play(scratch: "DemoScratch") -> int:
         first, second = await start_agents(fleet, scratch)
         both = " and ".join(f"{one.name} ({one.agent})" for one in (first, second))
         echo(f"= {both} change {scratch.project}")
-        await _allow_until_idle(fleet, first, second)
-        for conflict in (await fleet.agent(first.session)).conflicts:
-            for file in conflict.files:
-                symbols = ", ".join(file.symbols)
-                echo(f"= {first.name} and {second.name} conflict: {file.path} {symbols}")
-        await _land(fleet, first, second)
-        await _allow_until_idle(fleet, second)
+        await _allow_turn(fleet, first, 0)
+        await _allow_turn(fleet, second, 0)
+        for file in await _find_conflicts(fleet, first):
+            echo(f"= {first.name} and {second.name} conflict: {file}")
+        last = (await fleet.agent(second.session)).last_seq
+        if await _land(fleet, first, second):
+            return 0
+        await _allow_turn(fleet, second, last)
         return 0 if await _land(fleet, second) else 1
 
 
-async def _allow_until_idle(fleet: "Fleet", *agents: "AgentInfo") -> None:
-    """Allow what agents ask for, until each has ended its turn and its changes are counted."""
-    from quarterdeck.fleet.errors import NoSuchRequestError
+async def _allow_turn(fleet: "Fleet", agent: "AgentInfo", after: int) -> None:
+    """Allow what agents ask for, until a turn of one of them has ended after a record."""
+    from quarterdeck.wire.events import SessionEnded, TurnEnded
 
     while True:
-        for item in await fleet.inbox():
-            assert item.permission is not None
-            try:
-                await fleet.answer(item.request, "allow_once", by="demo --yes")
-            except NoSuchRequestError:  # the agent took it back
-                continue
-            echo(f"= {item.name} needed permission, allowed by --yes: {item.permission.title}")
-        now = [await fleet.agent(agent.session) for agent in agents]
-        is_compared = len(now) == 1 or all(one.conflicts for one in now)
-        if all(one.state == "failed" for one in now):
+        await _allow_all(fleet)
+        records = await fleet.read(agent.session, after=after, limit=_PAGE)
+        if any(isinstance(record.event, TurnEnded | SessionEnded) for record in records):
             return
-        if is_compared and all(one.state == "idle" and not one.queue for one in now):
-            return
+        after = records[-1].seq if records else after
         await asyncio.sleep(_PAUSE)
+
+
+async def _allow_all(fleet: "Fleet") -> None:
+    from quarterdeck.fleet.errors import NoSuchRequestError
+
+    for item in await fleet.inbox():
+        assert item.permission is not None
+        try:
+            await fleet.answer(item.request, "allow_once", by="demo --yes")
+        except NoSuchRequestError:  # the agent took it back
+            continue
+        echo(f"= {item.name} needed permission, allowed by --yes: {item.permission.title}")
+
+
+async def _find_conflicts(fleet: "Fleet", agent: "AgentInfo") -> list[str]:
+    """Files that an agent and another one change, with what both change in them."""
+    report = await fleet.conflicts(agent.cwd)
+    del report  # the files are compared now
+    now = await fleet.agent(agent.session)
+    return [
+        f"{file.path} {', '.join(file.symbols)}"
+        for conflict in now.conflicts
+        for file in conflict.files
+    ]
 
 
 async def _land(fleet: "Fleet", *agents: "AgentInfo") -> bool:

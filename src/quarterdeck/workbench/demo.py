@@ -103,7 +103,7 @@ CAPTIONS: dict[DemoStage, DemoCaption] = {
     ),
     "queue": DemoCaption(5, "It merges, and runs the tests on the result …"),
     "handed": DemoCaption(
-        5, "The other is on main. {back} conflicts and got its work back.", "esc", "close"
+        5, "The other is on main. {back} got its work back, with what is wrong.", "esc", "close"
     ),
     "fix": DemoCaption(6, "{back} merges main in its own worktree, and resolves the conflict."),
     "merge": DemoCaption(

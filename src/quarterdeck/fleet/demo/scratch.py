@@ -58,7 +58,6 @@ bell = false
 [host]
 idle_minutes = 10
 """
-_IDENTITY = "[user]\n\tname = Demo\n\temail = demo@localhost\n[commit]\n\tgpgsign = false\n"
 _GIT_SECONDS = 20.0
 _STOP_SECONDS = 5.0
 _END_SECONDS = 10.0
@@ -176,7 +175,6 @@ class DemoScratch:
         make_private(places.config)
         make_private(places.agents)
         places.config_file.write_text(_SETTINGS, "utf-8")
-        (self.folder / "home" / ".gitconfig").write_text(_IDENTITY, "utf-8")
         (places.agents / f"{_AGENT}.toml").write_text(self._describe_agent(), "utf-8")
         (self.folder / "second_agent.toml").write_text(_read("second_agent.toml"), "utf-8")
         if self._is_fast:
@@ -199,6 +197,9 @@ class DemoScratch:
     def _commit(self) -> None:
         for words in (
             ("git", "init", "-q", "-b", "main"),
+            ("git", "config", "user.name", "Demo"),
+            ("git", "config", "user.email", "demo@localhost"),
+            ("git", "config", "commit.gpgsign", "false"),
             ("git", "add", "."),
             ("git", "commit", "-q", "-m", "Tides, with a test that fails"),
         ):
