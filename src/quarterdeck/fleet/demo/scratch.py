@@ -58,6 +58,7 @@ bell = false
 [host]
 idle_minutes = 10
 """
+_IDENTITY = "[user]\n\tname = Demo\n\temail = demo@localhost\n[commit]\n\tgpgsign = false\n"
 _GIT_SECONDS = 20.0
 _STOP_SECONDS = 5.0
 _END_SECONDS = 10.0
@@ -195,25 +196,21 @@ class DemoScratch:
         )
 
     def _commit(self) -> None:
-        for words in (
-            ("git", "init", "-q", "-b", "main"),
-            ("git", "config", "user.name", "Demo"),
-            ("git", "config", "user.email", "demo@localhost"),
-            ("git", "config", "commit.gpgsign", "false"),
-            ("git", "add", "."),
-            ("git", "commit", "-q", "-m", "Tides, with a test that fails"),
-        ):
-            done = subprocess.run(
-                words,
-                cwd=self.project,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=_GIT_SECONDS,
-            )
-            if done.returncode:
-                raise DemoError(f"{' '.join(words)} failed: {done.stderr.strip()}")
+        """Put the project under version control, with an author of its own."""
+        from quarterdeck.system.errors import GitError
+        from quarterdeck.system.git.command import GitPlaces, run_git
+
+        top = str(self.project)
+        places = GitPlaces(git_dir=f"{top}/.git", work_tree=top, cwd=top)
+        try:
+            run_git(places, ("init", "-q", "-b", "main"), seconds=_GIT_SECONDS)
+            with (self.project / ".git" / "config").open("a", encoding="utf-8") as config:
+                config.write(_IDENTITY)
+            run_git(places, ("add", "."), seconds=_GIT_SECONDS)
+            message = "Tides, with a test that fails"
+            run_git(places, ("commit", "-q", "-m", message), seconds=_GIT_SECONDS)
+        except GitError as error:
+            raise DemoError(f"the demo cannot make its repository: {error}") from error
 
 
 def find_stale() -> list[Path]:
