@@ -30,7 +30,7 @@ def demo(yes: bool, fast: bool, no_captions: bool, keep: bool, end: bool) -> Non
     Two agents of two vendors change the same function, each in a git worktree of its own: you
     allow, review and land it in about a minute. What the agents say comes from a script; files,
     tests, permission requests, conflicts and merges are real. It has a folder of its own, which is
-    removed when you leave. In a terminal, the workbench opens.
+    removed when you quit. In a terminal, the workbench opens.
     """
     from quarterdeck.fleet.demo import DemoScratch, sweep_stale
     from quarterdeck.wire.terminal_text import count_noun

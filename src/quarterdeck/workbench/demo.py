@@ -1,7 +1,7 @@
 """The guide of the demo: which stage it is in, what that shows, and the key that goes on.
 
 The stage is read from what the fleet reports and from what is on the screen; the guide has no
-progress of its own, so that a person can do everything in any order, and leave at any time.
+progress of its own, so that a person can do everything in any order, and quit at any time.
 """
 
 from dataclasses import dataclass, replace
@@ -116,11 +116,11 @@ CAPTIONS: dict[DemoStage, DemoCaption] = {
         7,
         "Both changes are on main, and the tests passed. That was the demo; /demo keep keeps it.",
         "ctrl+q",
-        "leave and remove it",
+        "quit and remove it",
     ),
 }
 _SHORT_OF_END = DemoCaption(
-    7, "What you allowed is on main. /demo keep keeps it.", "ctrl+q", "leave and remove it"
+    7, "What you allowed is on main. /demo keep keeps it.", "ctrl+q", "quit and remove it"
 )
 _BACK_FROM_REVIEW = ("esc", "back")
 """Where the review covers the input."""
@@ -204,7 +204,7 @@ class CaptionBar(LinesView):
             keys += [(caption.key, "key"), (f" {caption.does}   ", "text")]
         keys += [(SKIP_KEY, "key"), (" do it for me   ", "faint")]
         if caption.key != "ctrl+q":
-            keys += [("ctrl+q", "key"), (" leave", "faint")]
+            keys += [("ctrl+q", "key"), (" quit", "faint")]
         lines = [*wrap(spans, width), *wrap(keys, width)]
         self.styles.height = len(lines)
         return lines

@@ -13,16 +13,15 @@ from quarterdeck.wire.errors import QuarterdeckError
 from .stores.discovery import DiscoveredAgent, MachineDiscovery
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from textual.app import App
 
     from quarterdeck.config.places import Places
     from quarterdeck.drivers.agent_description import Agent
     from quarterdeck.drivers.probe import AgentInstallation
-    from quarterdeck.fleet.demo import DemoScratch
 
-    from .app import Workbench
     from .context import WorkbenchContext
-    from .demo import DemoGuide
     from .fleet_actions import ShowMessage
     from .screens.dialogs import ReadingSection
     from .screens.trust import TrustScreen
@@ -89,9 +88,6 @@ def _key_names() -> tuple[str, ...]:
     return tuple(dict.fromkeys(names()))
 
 
-_HOW = "demo runs it; there, demo keep keeps its project and demo end leaves"
-
-
 class FirstRun:
     """What a person needs before the first agent: what is installed, workspace trust, the demo.
 
@@ -99,26 +95,25 @@ class FirstRun:
         app: shows screens.
         context: the fleet and what is known of this machine.
         store: the layouts of a project count when it is trusted.
-        refresh: asks the fleet for its agents again.
+        run_command: runs a command by its name, with the words after it.
         show_message: shows a line.
     """
 
     def __init__(
         self,
-        app: "Workbench",
+        app: "App[None]",
         context: "WorkbenchContext",
         store: "WorkspaceStore",
         *,
-        refresh: "Callable[[], None]",
+        run_command: "Callable[[str, str], Awaitable[None]]",
         show_message: "ShowMessage",
     ) -> None:
         self._app = app
         self._app_context = context
         self._store = store
-        self._refresh = refresh
+        self._run_command = run_command
         self._show_message = show_message
         self._watched_cwd: str | None = None
-        self._guide: DemoGuide | None = None
 
     async def discover(self) -> None:
         """Look for agents, keys and trust in a thread, and ask about trust if there is need to."""
@@ -134,7 +129,7 @@ class FirstRun:
         self._watch_directory()
         if discovery.demo is not None:
             await _connected(self._app_context)
-            await self._begin_demo(discovery.demo)
+            await self._run_command("demo", "begin")
         else:
             self.offer_trust()
 
@@ -217,30 +212,6 @@ class FirstRun:
         self._app.push_screen(
             ReadingScreen("agents and API keys on this machine", _found(states, discovery))
         )
-
-    async def _begin_demo(self, scratch: "DemoScratch") -> None:
-        from .demo import DemoGuide
-
-        has_captions = self._app_context.discovery.has_captions
-        self._guide = DemoGuide(self._app, scratch, has_captions=has_captions)
-        await self._guide.begin()
-
-    async def control_demo(self, words: str) -> None:
-        """Begin the demo in a workbench of its own; in that one do the next step, keep or end."""
-        guide = self._guide
-        if words not in ("", "keep", "end"):
-            self._show_message(f"unknown argument {words!r}: {_HOW}", True)
-        elif guide is None and words:
-            self._show_message("no demo is running; /demo runs it")
-        elif guide is None:
-            self._app_context.discovery.wants_demo = True
-            self._app.exit()
-        elif words == "keep":
-            self._show_message(f"kept when you leave: {await guide.keep()}")
-        elif words == "end":
-            self._app.exit()
-        else:
-            guide.skip()
 
     def _inputs(self) -> "list[ChatInput]":
         from .widgets.chat_input import ChatInput

@@ -146,8 +146,8 @@ async def _run(work: PromptRun, rest: str) -> None:
     call = _call(work, action)
     await _need(work, call)
     output, code = await asyncio.to_thread(action.run)
-    said = f"{output.rstrip()}\n[exit code {code}]" if code else output.rstrip()
-    shown = (ContentItem(content=text(said)),) if said else ()
+    shown_output = f"{output.rstrip()}\n[exit code {code}]" if code else output.rstrip()
+    shown = (ContentItem(content=text(shown_output)),) if shown_output else ()
     status = "failed" if code else "completed"
     await work.update(
         acp.ToolCallUpdate(tool_call_id=call.tool_call_id, status=status, content=shown)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from quarterdeck.config.places import Places
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from quarterdeck.fleet.demo import DemoScratch
     from quarterdeck.fleet.permissions.workspace_trust import WorkspaceTrust
 
-__all__ = ["DiscoveredAgent", "DiscoveryStore", "MachineDiscovery"]
+__all__ = ["DemoControl", "DiscoveredAgent", "DiscoveryStore", "MachineDiscovery"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +46,22 @@ class MachineDiscovery:
         return next((agent for agent in self.agents if agent.name == name), None)
 
 
+class DemoControl(Protocol):
+    """What leads through a demo."""
+
+    async def begin(self) -> None:
+        """Start its agents. Raises QuarterdeckError."""
+        ...
+
+    def skip(self) -> None:
+        """Do what the stage waits for."""
+        ...
+
+    async def keep(self) -> str:
+        """Let the folder stay when the demo ends; returns where it is."""
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class DiscoveryStore:
     """What is known so far; everything None until someone has looked."""
@@ -59,5 +75,7 @@ class DiscoveryStore:
     """The folder of the demo that this workbench is for."""
     has_captions: bool = True
     """Of the demo."""
+    guide: "DemoControl | None" = None
+    """Leads through the demo."""
     wants_demo: bool = False
     """The person wants the demo, which has a workbench of its own."""
