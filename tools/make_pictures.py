@@ -24,9 +24,9 @@ from textual.pilot import Pilot
 
 from quarterdeck.config.places import Places
 from quarterdeck.fleet.api import SpawnOptions
+from quarterdeck.fleet.demo import DemoScratch
 from quarterdeck.fleet.local import LocalFleet
 from quarterdeck.wire.clock import read_wall_clock
-from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.worktrees import WorktreeOptions
 from quarterdeck.workbench.app import Workbench
@@ -36,6 +36,8 @@ from quarterdeck.workbench.screens.key_guard import QUIET
 from quarterdeck.workbench.screens.permission import PermissionCard
 from quarterdeck.workbench.screens.question import QuestionForm
 from quarterdeck.workbench.stores.blocks import ToolBlock
+
+from .record_demo import draw, record
 
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
@@ -48,6 +50,10 @@ SIZE = (120, 36)
 _WIDE = (160, 36)
 _WIDE_SCENES = ("review-sides",)
 """Where two sides need room."""
+_DEMO_SCENES = ("demo", "permission", "transcript")
+"""What the demo shows."""
+RECORDING = "recording"
+"""The animated one, see ``record_demo``."""
 WORK = "/home/you/tides"
 _PATIENCE = 60.0
 _AGENTS = {
@@ -127,26 +133,27 @@ async def welcome(stage: Stage) -> None:
 
 
 async def demo(stage: Stage) -> None:
-    await stage.pilot.press("f12")
     await stage.until(lambda: len(stage.app.context.roster.agents) == 2)
-    await stage.pilot.pause(2.2)
+    await stage.until(lambda: stage.request is not None)
 
 
 async def permission(stage: Stage) -> None:
-    await stage.pilot.press("f12")
     await stage.allow()
     await stage.asked()
 
 
 async def transcript(stage: Stage) -> None:
     await permission(stage)
-    await stage.pilot.press("y")
     await stage.allow()
-    store = stage.app.context.pages.store(stage.app.context.shown or SessionId(""))
-    for block in store.blocks:
-        if isinstance(block, ToolBlock) and block.title == "Edit tides.py":
-            store.toggle(block)
-    await stage.pilot.pause(2.0)
+    roster = stage.app.context.roster
+    await stage.until(lambda: sum(bool(agent.conflicts) for agent in roster.everyone) == 2)
+    await stage.until(lambda: all(agent.state == "idle" for agent in roster.everyone))
+    for agent in roster.everyone:
+        store = stage.app.context.pages.store(agent.session)
+        for block in store.blocks:
+            if isinstance(block, ToolBlock) and block.title == "Edit tides.py":
+                store.toggle(block)
+    await stage.pilot.pause(1.0)
 
 
 async def question(stage: Stage) -> None:
@@ -394,10 +401,14 @@ SCENES: dict[str, Callable[[Stage], Awaitable[None]]] = {
 
 
 @asynccontextmanager
-async def staged(folder: Path, size: tuple[int, int] = SIZE) -> AsyncGenerator[Stage]:
+async def staged(
+    folder: Path, size: tuple[int, int] = SIZE, scratch: DemoScratch | None = None
+) -> AsyncGenerator[Stage]:
     places = Places.find({"QUARTERDECK_HOME": str(folder / ".quarterdeck")})
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
     await asyncio.to_thread(_furnish, folder)
+    if scratch is not None:
+        places, environment = scratch.places, scratch.environment
 
     async def reach(starts: bool) -> None:
         del starts
@@ -411,6 +422,7 @@ async def staged(folder: Path, size: tuple[int, int] = SIZE) -> AsyncGenerator[S
             "HOME": str(folder),
             "ANTHROPIC_API_KEY": "-",
         }
+        context.discovery.demo = scratch
         app = Workbench(context, reach)
         async with app.run_test(size=size, notifications=False) as pilot:
             stage = Stage(app, pilot, fleet, folder)
@@ -420,6 +432,19 @@ async def staged(folder: Path, size: tuple[int, int] = SIZE) -> AsyncGenerator[S
             yield stage
         for agent in await fleet.agents():
             await fleet.kill(agent.session)
+
+
+@asynccontextmanager
+async def _scratch_for(name: str) -> AsyncGenerator[DemoScratch | None]:
+    """The folder of the demo, where a picture shows it."""
+    if name not in _DEMO_SCENES:
+        yield None
+        return
+    scratch = await asyncio.to_thread(DemoScratch().__enter__)
+    try:
+        yield scratch
+    finally:
+        await asyncio.to_thread(scratch.remove)
 
 
 def _furnish(folder: Path) -> None:
@@ -447,7 +472,7 @@ async def make(name: str, size: tuple[int, int] = SIZE) -> str:
         tempfile.tempdir = str(HERE)
         names = iter(f"{number:04}" for number in itertools.count(1))
         tempfile._name_sequence = names  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
-        async with staged(HERE, size) as stage:
+        async with _scratch_for(name) as scratch, staged(HERE, size, scratch) as stage:
             await SCENES[name](stage)
             return _tidy(stage.app.export_screenshot(title="quarterdeck"))
     finally:
@@ -458,8 +483,11 @@ async def make(name: str, size: tuple[int, int] = SIZE) -> str:
 def main() -> None:
     PICTURES.mkdir(parents=True, exist_ok=True)
     os.chdir(ROOT / "tools")
-    for name in sys.argv[1:] or SCENES:
-        svg = asyncio.run(make(name, _WIDE if name in _WIDE_SCENES else SIZE))
+    for name in sys.argv[1:] or (*SCENES, RECORDING):
+        if name == RECORDING:
+            svg = draw(asyncio.run(record()))
+        else:
+            svg = asyncio.run(make(name, _WIDE if name in _WIDE_SCENES else SIZE))
         (PICTURES / f"{name}.svg").write_text(svg, "utf-8")
         print(f"docs/pictures/{name}.svg")
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from quarterdeck.workbench.screens.key_guard import QUIET
-from tests.support.deadlines import SOON
 from tests.support.real_terminals import (
     PROGRAM,
     Pane,
@@ -37,7 +36,7 @@ def agents(environment: dict[str, str]) -> str:
 
 
 @needs_tmux
-def test_the_first_run_and_the_demo_to_its_end(tmp_path: Path):
+def test_the_first_run_opens_the_demo_and_comes_back(tmp_path: Path):
     work = tmp_path / "work"
     work.mkdir()
     with pane(tmp_path, f"{PROGRAM}; echo left with $?; sleep 60", cwd=work) as screen:
@@ -45,41 +44,122 @@ def test_the_first_run_and_the_demo_to_its_end(tmp_path: Path):
         screen.shows("The built-in agent needs one")
         screen.press("hello")
         screen.shows("❯ hello")
-        screen.press("C-u", "F12")
-        # The lead needs permission three times, the other one once; the next follows by itself.
-        seen = answer_all(screen, until="That was the demo")
-        for asked in ("python3 -m unittest", "tides.py", "scribe wants to"):
-            assert any(asked in one for one in seen), seen
+        screen.press("F12")
+        screen.shows("demo 1/7", _DEMO)
         assert left_behind(tmp_path)
-        assert "scribe" in agents(clean_environment(tmp_path))
+        screen.press("C-q")
+        # What the person had open is there again then, and nothing of the demo is.
+        screen.shows("❯ hello", _DEMO)
+        assert not left_behind(tmp_path)
+        assert "tide" not in agents(clean_environment(tmp_path))
         screen.press("C-q")
         screen.shows("left with 0")
+
+
+@needs_tmux
+@pytest.mark.timeout(180)
+def test_the_demo_step_by_step_with_one_key(tmp_path: Path):
+    run = f"{PROGRAM} demo --fast; echo left with $?; sleep 60"
+    with pane(tmp_path, run) as screen:
+        screen.shows("/7", _DEMO)
+        skip_to_end(screen, until="left with 0")
         assert not left_behind(tmp_path)
-        assert "scribe" not in agents(clean_environment(tmp_path))
 
 
-def answer_all(screen: Pane, until: str) -> list[str]:
-    """Allow once whatever is asked, until some words are there; returns what was asked.
+@needs_tmux
+@pytest.mark.timeout(180)
+def test_the_demo_by_the_keys_that_its_captions_name(tmp_path: Path):
+    run = f"{PROGRAM} demo; echo left with $?; sleep 60"
+    with pane(tmp_path, run, size=(120, 34)) as screen:
+        screen.shows("demo 1/7", _DEMO)
+        allow(screen, "run a command")
+        allow(screen, "edit tides.py")
+        screen.shows("demo 3/7", _DEMO)
+        type_line(screen, "/review tide")
+        screen.shows("demo 4/7")
+        screen.shows("% DAY")
+        screen.press("Escape")
+        screen.shows("Both can land now")
+        type_line(screen, "/land tide guard")
+        screen.shows("2. guard  +")
+        screen.press("C-s")
+        screen.shows("got its work back", _DEMO)
+        screen.press("Escape")
+        screen.shows("<<<<<<< HEAD", _DEMO)
+        allow(screen, "edit tides.py")
+        screen.shows("has resolved the conflict", _DEMO)
+        type_line(screen, "/land guard")
+        screen.shows("1. guard  +")
+        screen.press("C-s")
+        screen.shows("demo 7/7", _DEMO)
+        screen.press("Escape")
+        soon(lambda: "esc close" not in screen.text())
+        screen.press("C-q")
+        screen.shows("left with 0", _DEMO)
+        assert not left_behind(tmp_path)
 
-    Keys count after a request has been there for a moment; one that comes in that very moment
-    decides nothing, so that a person presses it again.
-    """
-    seen: list[str] = []
-    shown = ("y allow once", "you: ctrl+g", until)
-    for _ in range(40):
-        soon(lambda: any(words in screen.text() for words in shown), _DEMO, what=screen.text())
-        before = screen.text()
-        if until in before:
-            return seen
-        has_keys = "esc later" in before
-        if has_keys:
-            seen.append(before)
-            time.sleep(QUIET + 0.2)
-        if has_keys is ("esc later" in screen.text()):
-            screen.press("y" if has_keys else "C-g")
+
+@needs_tmux
+def test_a_second_demo_works_after_one_that_was_left_in_the_middle(tmp_path: Path):
+    run = f"{PROGRAM} demo --fast"
+    with pane(tmp_path, f"{run}; echo left with $?; {run}; echo again $?; sleep 60") as screen:
+        screen.shows("demo 2/7", _DEMO)
+        screen.press("C-q")
+        soon(lambda: len(left_behind(tmp_path)) <= 1, _DEMO)
+        screen.shows("demo 2/7", _DEMO)
+        screen.press("C-q")
+        screen.shows("again 0", _DEMO)
+        assert not left_behind(tmp_path)
+
+
+@needs_tmux
+def test_without_captions_the_keys_work_all_the_same(tmp_path: Path):
+    with pane(tmp_path, f"{PROGRAM} demo --fast --no-captions; sleep 60") as screen:
+        screen.shows("y allow once", _DEMO)
+        assert "demo 2/7" not in screen.text()
+        screen.press("F12")
+        soon(lambda: "run a command" not in screen.text(), _DEMO)
+        screen.press("C-q")
+        soon(lambda: not left_behind(tmp_path), _DEMO)
+
+
+def allow(screen: Pane, heading: str) -> None:
+    """Allow a request when it has the keys, as a person does: after having read it."""
+    screen.shows(heading, _DEMO)
+    for _ in range(20):
+        soon(lambda: "ctrl+g" in screen.text() or "esc later" in screen.text(), _DEMO)
+        if "esc later" in screen.text():
+            break
+        screen.press("C-g")
         with suppress(AssertionError):
-            soon(lambda before=before: screen.text() != before, SOON / 3)
-    raise AssertionError(screen.text())
+            screen.shows("esc later", 1.0)
+    time.sleep(QUIET + 0.2)
+    before = screen.text()
+    screen.press("y")
+    soon(lambda: screen.text() != before, what=before)
+
+
+def type_line(screen: Pane, words: str) -> None:
+    screen.press("-l", words)
+    screen.shows(f"❯ {words}")
+    screen.press("Enter")
+
+
+def skip_to_end(screen: Pane, until: str) -> None:
+    """Press f12 whenever there is something to do, until some words are there."""
+    seen: set[str] = set()
+    waits = re.compile("demo 1/7|They go on|It merges|merges main")
+    for _ in range(200):
+        text = screen.text()
+        if until in text:
+            break
+        if found := re.search(r"demo (\d)/7", text):
+            seen.add(found[1])
+            if not waits.search(text):
+                screen.press("F12")
+        with suppress(AssertionError):
+            soon(lambda before=text: screen.text() != before, 1.0)
+    assert seen >= set("234567"), screen.text()
 
 
 CRASHES = {

@@ -46,15 +46,19 @@ class DiskAction:
                 Path(self.path).write_text(self.content)
                 return "written"
             case "run":
-                done = subprocess.run(
-                    ["/bin/sh", "-c", self.target],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                    timeout=_SECONDS,
-                )
-                return done.stdout
+                return self.run()[0]
+
+    def run(self) -> tuple[str, int]:
+        """Run the command; blocks. Returns what it printed, and its exit code."""
+        done = subprocess.run(
+            ["/bin/sh", "-c", self.target],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_SECONDS,
+        )
+        return done.stdout, done.returncode
 
 
 def parse_action(words: str) -> DiskAction:

@@ -152,7 +152,7 @@ class Workbench(App[None]):
         )
         self.screen_controller = ScreenController(self, _load_screen_calls)
         self.first_run = FirstRun(
-            self, context, self._store, refresh=self.feed.refresh, show_message=self.show_message
+            self, context, self._store, run_command=self.run_command, show_message=self.show_message
         )
         self._pending: set[Coroutine[Any, Any, object]] = set()
         """What was given to be run and has not started."""

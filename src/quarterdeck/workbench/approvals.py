@@ -25,7 +25,7 @@ __all__ = ["RequestPresenter"]
 class RequestPresenter:
     """Brings one request at a time under the person's fingers.
 
-    A request of the agent whose chat has the focus stands in that chat, above the input; one of
+    A request of an agent whose chat is on the screen stands in that chat, above the input; one of
     another agent, and one for which the chat has no room, comes in a dialog.
 
     Args:
@@ -155,7 +155,9 @@ class RequestPresenter:
     def _present(self, item: "InboxItem") -> None:
         """Bring up a request where it belongs, and give it the keys."""
         self._app_context.inbox.take_up(item.request)
-        panel = self._find_main().panel
+        main = self._find_main()
+        chats = [main.panel, *main.chats()]
+        panel = next((one for one in chats if one.session == item.session), main.panel)
         if panel.session == item.session and panel.display and panel.show_request(item):
             assert panel.requests.card is not None
             panel.requests.card.take_focus()

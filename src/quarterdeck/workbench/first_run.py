@@ -14,14 +14,13 @@ from quarterdeck.wire.errors import QuarterdeckError
 from .stores.discovery import DiscoveredAgent, MachineDiscovery
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from textual.app import App
 
     from quarterdeck.config.places import Places
     from quarterdeck.drivers.agent_description import Agent
     from quarterdeck.drivers.probe import AgentInstallation
-    from quarterdeck.fleet.api import Fleet
 
     from .context import WorkbenchContext
     from .fleet_actions import ShowMessage
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from .widgets.chat_input import ChatInput
     from .workspace.store import WorkspaceStore
 
-__all__ = ["FirstRun", "clear_demo", "discover_machine", "set_mode"]
+__all__ = ["FirstRun", "discover_machine", "set_mode"]
 
 _WELL_KNOWN = ("claude", "codex", "gemini", "opencode")
 """These are offered first where none is here."""
@@ -101,11 +100,6 @@ def _key_names() -> tuple[str, ...]:
     return tuple(dict.fromkeys(names()))
 
 
-_CLEARING = 10.0
-"""Seconds that clearing the demo away may take when the person leaves."""
-_HOW = "demo runs it, demo keep keeps its project, demo end deletes it"
-
-
 class FirstRun:
     """What a person needs before the first agent: what is installed, trust, mode, the demo.
 
@@ -113,7 +107,7 @@ class FirstRun:
         app: shows screens.
         context: the fleet and what is known of this machine.
         store: the layouts of a project count when it is trusted.
-        refresh: asks the fleet for its agents again.
+        run_command: runs a command by its name, with the words after it.
         show_message: shows a line.
     """
 
@@ -123,13 +117,13 @@ class FirstRun:
         context: "WorkbenchContext",
         store: "WorkspaceStore",
         *,
-        refresh: "Callable[[], None]",
+        run_command: "Callable[[str, str], Awaitable[None]]",
         show_message: "ShowMessage",
     ) -> None:
         self._app = app
         self._app_context = context
         self._store = store
-        self._refresh = refresh
+        self._run_command = run_command
         self._show_message = show_message
         self._watched_cwd: str | None = None
 
@@ -145,10 +139,9 @@ class FirstRun:
         await self._look_at_trust()
         self._app_context.changed()
         self._watch_directory()
-        if discovery.begins_demo:
-            discovery.begins_demo = False
+        if discovery.demo is not None:
             await _connected(self._app_context)
-            await self.control_demo("")
+            await self._run_command("demo", "begin")
         else:
             self.offer_trust()
 
@@ -244,32 +237,6 @@ class FirstRun:
             ReadingScreen("agents and API keys on this machine", _found(states, discovery))
         )
 
-    async def control_demo(self, words: str) -> None:
-        """Begin the demo, keep it, or clear it away."""
-        from quarterdeck.fleet.demo import begin_demo, end_demo, keep_demo
-
-        places, fleet = self._app_context.discovery.places, self._app_context.fleet
-        if places is None:
-            return
-        match words:
-            case "":
-                self._show_message("demo started: two agents in a scratch project")
-                info = await begin_demo(fleet, places)
-                self._app_context.discovery.demo = info.session
-                self._refresh()
-                self._app_context.select(info.session)
-            case "keep":
-                kept = await keep_demo(fleet, places)
-                self._app_context.discovery.demo = None
-                self._show_message(f"kept: {', '.join(kept)}" if kept else "no demo to keep")
-            case "end":
-                count = await end_demo(fleet, places)
-                self._app_context.discovery.demo = None
-                self._refresh()
-                self._show_message("deleted the demo" if count else "no demo is running")
-            case _:
-                self._show_message(f"unknown argument {words!r}: {_HOW}", True)
-
     def _inputs(self) -> "list[ChatInput]":
         from .widgets.chat_input import ChatInput
 
@@ -313,17 +280,6 @@ class FirstRun:
         self._show_message(text)
         await self._look_at_trust()
         self._app_context.changed()
-
-
-async def clear_demo(discovery: "DiscoveryStore", fleet: "Fleet") -> None:
-    """Clear a demo away that was begun from here and not kept; for the end. Never raises."""
-    from quarterdeck.fleet.demo import end_demo
-
-    if discovery.demo is None or discovery.places is None:
-        return
-    with suppress(QuarterdeckError, OSError, TimeoutError):
-        async with asyncio.timeout(_CLEARING):
-            await end_demo(fleet, discovery.places)
 
 
 async def _connected(context: "WorkbenchContext") -> None:

@@ -106,6 +106,8 @@ class KeyDispatcher:
         self._run_command = run_command
         self.on_use: Callable[[], None] | None = None
         """Called when the person presses a key, clicks or pastes."""
+        self.on_key: Callable[[str], bool] | None = None
+        """Gets each key first; True: it was for it."""
 
     def take(self, event: events.Event) -> bool:
         """Handle an event before the focused widget gets it; False: Textual handles it."""
@@ -117,6 +119,8 @@ class KeyDispatcher:
             return False
         if self.is_typed_through:
             self._type_through(event)
+            return True
+        if self.on_key is not None and isinstance(event, events.Key) and self.on_key(event.key):
             return True
         return isinstance(event, events.Key) and self._run_bound_key(event)
 

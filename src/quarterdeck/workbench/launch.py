@@ -4,6 +4,8 @@ import asyncio
 import gc
 import os
 import string
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -14,6 +16,7 @@ from quarterdeck.wire.clock import read_wall_clock
 if TYPE_CHECKING:
     from quarterdeck.fleet.api import Fleet
     from quarterdeck.fleet.client import HostClient
+    from quarterdeck.fleet.demo import DemoScratch
 
     from .app import Workbench
 
@@ -96,53 +99,63 @@ def open_workbench(
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     *,
-    demo: bool = False,
+    demo: "DemoScratch | None" = None,
+    has_captions: bool = True,
 ) -> int:
     """Run until the person leaves; returns the exit code. The agents go on.
 
-    ``demo`` begins the demo at once.
+    Args:
+        places: whose settings, log and host; None: the person's.
+        environ: what a host that is started gets; None: ours.
+        cwd: where new agents work; None: here.
+        demo: begin this demo at once.
+        has_captions: whether it shows captions.
 
     Raises:
         Exception: what ended it unexpectedly; the terminal is as it was before.
     """
+    found = places or Places.find()
+    environment = dict(os.environ if environ is None else environ)
+    here = str(cwd or Path.cwd())
+    while True:
+        app = _make_workbench(found, environment, here)
+        discovery = app.context.discovery
+        discovery.demo, discovery.has_captions = demo, has_captions
+        app.run()
+        if app.crash is not None:
+            raise app.crash
+        if not discovery.wants_demo:
+            return app.return_code or 0
+        # It has a workbench, a host and a log of its own; afterwards this one is opened again.
+        subprocess.run([sys.executable, "-P", "-m", "quarterdeck", "demo"], check=False)
+
+
+def _make_workbench(places: Places, environment: Mapping[str, str], cwd: str) -> "Workbench":
     # Nothing that is made before the first frame is garbage; looking for some delays it.
     gc.disable()
     from .app import Workbench
     from .context import WorkbenchContext
     from .drafts import Drafts
-    from .first_run import clear_demo
     from .preferences.store import load_preferences
     from .terminal_features import listen_for_background
 
-    found = places or Places.find()
-    environment = dict(os.environ if environ is None else environ)
-    client = LazyFleet(found, environment)
-    drafts = Drafts(found.state / "workbench" / "drafts")
+    client = LazyFleet(places, environment)
+    drafts = Drafts(places.state / "workbench" / "drafts")
     drafts.load()
-    here = str(cwd or Path.cwd())
-    preferences = load_preferences(found, here, environment)
+    preferences = load_preferences(places, cwd, environment)
     context = WorkbenchContext(
         fleet=cast("Fleet", client),
         drafts=drafts,
-        cwd=here,
+        cwd=cwd,
         clock=read_wall_clock,
         preferences=preferences,
     )
-    context.discovery.places, context.discovery.environment = found, environment
-    context.discovery.begins_demo = demo
-
-    async def on_exit() -> None:
-        await clear_demo(context.discovery, context.fleet)
-        await client.disconnect()
-
+    context.discovery.places, context.discovery.environment = places, environment
     register_alt_keys()
-    app = Workbench(context, client.reach, on_exit=on_exit, on_first_frame=_collect_again)
+    app = Workbench(context, client.reach, on_exit=client.disconnect, on_first_frame=_collect_again)
     if preferences.wants_background:
         listen_for_background(lambda is_light: _take_background(app, is_light))
-    app.run()
-    if app.crash is not None:
-        raise app.crash
-    return app.return_code or 0
+    return app
 
 
 def _take_background(app: "Workbench", is_light: bool) -> None:

@@ -9,8 +9,10 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from quarterdeck.testing.disk_actions import DiskAction, parse_action, parse_sneak
 from quarterdeck.wire.acp import schema as acp
@@ -97,6 +99,69 @@ async def _do(work: PromptRun, rest: str) -> None:
     await work.say(f"{output}\n")
 
 
+async def _look_at(work: PromptRun, rest: str) -> None:
+    """Reads a file and reports it; says nothing."""
+    action = DiskAction(kind="read", target=rest)
+    call = _call(work, action)
+    await work.update(call)
+    shown = (ContentItem(content=text(await asyncio.to_thread(action.carry_out))),)
+    await work.update(
+        acp.ToolCallUpdate(tool_call_id=call.tool_call_id, status="completed", content=shown)
+    )
+
+
+class _Change(Struct, frozen=True, forbid_unknown_fields=True):
+    """A file that is changed: a part of it, or all of it."""
+
+    path: str
+    new: str
+    old: str | None = None
+    """What is replaced; None: everything."""
+
+
+async def _change(work: PromptRun, rest: str) -> None:
+    """Changes a file with permission, as JSON says; a denial ends the turn."""
+    change = msgspec.json.decode(rest, type=_Change)
+    path = Path.cwd() / change.path
+    before = await asyncio.to_thread(path.read_text)
+    if change.old is not None and change.old not in before:
+        raise RpcError(-32603, f"{change.path} does not contain {change.old!r}")
+    after = change.new if change.old is None else before.replace(change.old, change.new, 1)
+    call = acp.ToolCall(
+        tool_call_id=work.call_id(),
+        title=f"Edit {change.path}",
+        kind="edit",
+        content=(Diff(path=str(path), old_text=before, new_text=after),),
+        locations=(ToolCallLocation(path=str(path)),),
+        raw_input={"path": str(path)},
+    )
+    await _need(work, call)
+    await asyncio.to_thread(path.write_text, after)
+    await work.update(acp.ToolCallUpdate(tool_call_id=call.tool_call_id, status="completed"))
+
+
+async def _run(work: PromptRun, rest: str) -> None:
+    """Runs a command with permission and reports its output; a denial ends the turn."""
+    action = DiskAction(kind="run", target=rest)
+    call = _call(work, action)
+    await _need(work, call)
+    output, code = await asyncio.to_thread(action.run)
+    shown_output = f"{output.rstrip()}\n[exit code {code}]" if code else output.rstrip()
+    shown = (ContentItem(content=text(shown_output)),) if shown_output else ()
+    status = "failed" if code else "completed"
+    await work.update(
+        acp.ToolCallUpdate(tool_call_id=call.tool_call_id, status=status, content=shown)
+    )
+
+
+async def _need(work: PromptRun, call: acp.ToolCall) -> None:
+    """Ask for permission; without it the turn ends."""
+    if await request_permission(work, call) not in ("yes", "always"):
+        await work.update(acp.ToolCallUpdate(tool_call_id=call.tool_call_id, status="failed"))
+        await work.say("That was denied, so I stop here.")
+        raise StopTurnError("end_turn")
+
+
 async def _unasked(work: PromptRun, action: DiskAction) -> None:
     call = _call(work, action)
     await work.update(call)
@@ -110,6 +175,9 @@ async def _hide(work: PromptRun, rest: str) -> None:
 
 ACTIONS: dict[str, Callable[[PromptRun, str], Awaitable[None]]] = {
     "do": _do,
+    "look-at": _look_at,
+    "change-file": _change,
+    "run-command": _run,
     "sneak": lambda work, rest: _unasked(work, parse_sneak("sneak", rest)),
     "sneak-run": lambda work, rest: _unasked(work, parse_sneak("sneak-run", rest)),
     "hide": _hide,
@@ -143,6 +211,19 @@ async def run_line(work: PromptRun, line: str) -> None:
 
 async def _echo(work: PromptRun, rest: str) -> None:
     await work.say(rest)
+
+
+async def _say(work: PromptRun, rest: str) -> None:
+    """Says the text word by word, at the pace of the program."""
+    for number, word in enumerate(rest.split(" ")):
+        await work.say(f" {word}" if number else word)
+        await asyncio.sleep(work.pace)
+    await work.say("\n\n")
+
+
+async def _pause(work: PromptRun, rest: str) -> None:
+    """Waits so many seconds, unless the pace is 0."""
+    await asyncio.sleep(float(rest or 1) if work.pace else 0.0)
 
 
 async def _think(work: PromptRun, rest: str) -> None:
@@ -386,6 +467,8 @@ async def _error_data(work: PromptRun, rest: str) -> None:
 
 COMMANDS: dict[str, Callable[[PromptRun, str], Awaitable[None]]] = {
     "echo": _echo,
+    "say-slowly": _say,
+    "pause-for": _pause,
     "think": _think,
     "stream": _stream,
     "flood": lambda work, rest: _stream(work, rest or "20000"),

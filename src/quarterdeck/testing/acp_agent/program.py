@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec import Struct
+
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.connection import AcpConnection, Router
 from quarterdeck.wire.acp.extensions import (
@@ -125,8 +128,25 @@ def options() -> argparse.ArgumentParser:
         help="send an update before the answer to session/new",
     )
     add("--no-steering", action="store_true", help="accept no message while a turn runs")
+    add("--script", type=Path, help="TOML file of scenes: what a prompt contains, and commands")
+    add("--pace", type=float, default=0.0, help="seconds for each word of say-slowly; 0: no pauses")
     add("--silent", action="store_true", help="read, but never answer")
     return parser
+
+
+class _Scene(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is done for a prompt that contains some words."""
+
+    contains: str
+    commands: tuple[str, ...]
+
+
+class _Script(Struct, frozen=True, forbid_unknown_fields=True):
+    scenes: tuple[_Scene, ...]
+
+
+def _read_script(path: Path | None) -> tuple[_Scene, ...]:
+    return msgspec.toml.decode(path.read_bytes(), type=_Script).scenes if path is not None else ()
 
 
 class FakeAgent:
@@ -135,6 +155,7 @@ class FakeAgent:
     def __init__(self, settings: argparse.Namespace) -> None:
         self._settings = settings
         self._sessions = FakeSessions(settings.state)
+        self._script = _read_script(settings.script)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._steering: dict[str, list[str]] = {}
         """The lines of the turns that run which are still to be done."""
@@ -285,7 +306,7 @@ class FakeAgent:
         text = "\n".join(block.text for block in request.prompt if isinstance(block, TextContent))
         saved.exchanges.append(FakeExchange(prompt=text))
         work = self._work(saved)
-        lines = self._steering[saved.id] = text.splitlines() or [""]
+        lines = self._steering[saved.id] = self._commands(text)
         task = self._running[saved.id] = start_task(
             _lines(work, lines), name=f"prompt of {saved.id}"
         )
@@ -298,6 +319,13 @@ class FakeAgent:
         saved.exchanges[-1].answer = "".join(work.answer)
         self._sessions.save(saved)
         return acp.PromptResponse(stop_reason=_stop_reason(task), usage=work.usage)
+
+    def _commands(self, prompt: str) -> list[str]:
+        """The commands of the first scene whose words the prompt contains, or the prompt itself."""
+        for scene in self._script:
+            if scene.contains in prompt:
+                return list(scene.commands)
+        return prompt.splitlines() or [""]
 
     async def _steer(self, request: SteeringRequest) -> SteeringResponse:
         saved = self._found(request.session_id)
@@ -360,7 +388,7 @@ class FakeAgent:
     def _work(self, saved: SavedSession) -> PromptRun:
         assert self._connection is not None
         assert self._stream is not None
-        return PromptRun(self._connection, self._stream, saved)
+        return PromptRun(self._connection, self._stream, saved, pace=self._settings.pace)
 
 
 async def _lines(work: PromptRun, lines: list[str]) -> None:

@@ -35,6 +35,8 @@ class PromptRun:
     answer: list[str] = field(default_factory=list[str])
     calls: int = 0
     usage: acp.Usage | None = None
+    pace: float = 0.0
+    """Seconds for each word of ``say-slowly``; 0: no pauses at all."""
 
     async def update(self, update: Any) -> None:
         """Send a session update."""

@@ -15,9 +15,34 @@ __all__ = [
 ]
 
 
+_HOW = "demo runs it; there, demo does the next step, demo keep keeps it and demo end quits"
+
+
 async def control_demo(app: "Workbench", words: str) -> None:
-    """Start the demo, keep it, or delete it."""
-    await app.first_run.control_demo(words)
+    """Run the demo in a workbench of its own; in that one do the next step, keep it, or leave.
+
+    Raises QuarterdeckError.
+    """
+    discovery = app.context.discovery
+    match words, discovery.guide:
+        case "begin", None if discovery.demo is not None:
+            from ..demo import DemoGuide
+
+            discovery.guide = DemoGuide(app, discovery.demo, has_captions=discovery.has_captions)
+            await discovery.guide.begin()
+        case "", None:
+            discovery.wants_demo = True
+            app.exit()
+        case "keep" | "end", None:
+            app.show_message("no demo is running; /demo runs it")
+        case "", guide if guide is not None:
+            guide.skip()
+        case "keep", guide if guide is not None:
+            app.show_message(f"kept when you quit: {await guide.keep()}")
+        case "end", _:
+            app.exit()
+        case _:
+            app.show_message(f"unknown argument {words!r}: {_HOW}", True)
 
 
 async def show_doctor(app: "Workbench", _: str) -> None:

@@ -1,7 +1,7 @@
 """The dialog that lands several agents, one after the other: in which order, and how each fares."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -98,6 +98,7 @@ class LandingQueueScreen(ModalScreen[None]):
         self._agents = agents
         self._queue: LandingQueueInfo | None = None
         self._is_starting = False
+        self._is_read = False
 
     def compose(self) -> ComposeResult:
         """The parts."""
@@ -124,8 +125,17 @@ class LandingQueueScreen(ModalScreen[None]):
         if self._queue is None:
             self.run_worker(self._preview(), group="preview", exclusive=True)
 
+    @property
+    def state(self) -> Literal["asks", "runs", "done"]:
+        """Whether it still asks how to land, or lands, or has landed."""
+        if self._queue is None:
+            return "runs" if self._is_starting else "asks"
+        return "done" if self._queue.is_done else "runs"
+
     def action_land(self) -> None:
         """Start the queue."""
+        if not self._is_read:  # what it would do is not shown yet
+            return
         if self._queue is None and not self._is_starting:
             self._is_starting = True
             app = cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]
@@ -159,6 +169,7 @@ class LandingQueueScreen(ModalScreen[None]):
             facts.append(_preview_span(number, preview))
             if len(facts) == 1:
                 self._ask(preview)
+        self._is_read = True
         if self._queue is None and not self._is_starting:
             self._show(facts)
 

@@ -292,11 +292,11 @@ class PermissionCard(Vertical, can_focus=True):
     def on_focus(self) -> None:
         """Keys are for the card now, after a moment."""
         self._guard.close()
-        self._tell()
+        self.call_later(self._tell)  # Textual notes the focus after this
 
     def on_blur(self) -> None:
         """Keys are for something else."""
-        self._tell()
+        self.call_later(self._tell)
 
     def on_resize(self) -> None:
         """Give the choices the room that they need; what is asked can be scrolled."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from quarterdeck.wire.errors import QuarterdeckError
 
@@ -11,10 +11,16 @@ if TYPE_CHECKING:
     from quarterdeck.config.places import Places
     from quarterdeck.drivers.agent_description import Agent
     from quarterdeck.drivers.probe import LoginState
+    from quarterdeck.fleet.demo import DemoScratch
     from quarterdeck.fleet.permissions.workspace_trust import WorkspaceTrust
-    from quarterdeck.wire.ids import SessionId
 
-__all__ = ["DiscoveredAgent", "DiscoveryStore", "MachineDiscovery", "find_versions"]
+__all__ = [
+    "DemoControl",
+    "DiscoveredAgent",
+    "DiscoveryStore",
+    "MachineDiscovery",
+    "find_versions",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +58,22 @@ class MachineDiscovery:
         return next((agent for agent in self.agents if agent.name == name), None)
 
 
+class DemoControl(Protocol):
+    """What leads through a demo."""
+
+    async def begin(self) -> None:
+        """Start its agents. Raises QuarterdeckError."""
+        ...
+
+    def skip(self) -> None:
+        """Do what the stage waits for."""
+        ...
+
+    async def keep(self) -> str:
+        """Let the folder stay when the demo ends; returns where it is."""
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class DiscoveryStore:
     """What is known so far; everything None until someone has looked."""
@@ -63,10 +85,14 @@ class DiscoveryStore:
     has_versions: bool = False
     """The programs that were found were asked for their versions."""
     trust: "WorkspaceTrust | None" = None
-    begins_demo: bool = False
-    """The demo is wanted as soon as the host is there."""
-    demo: "SessionId | None" = None
-    """The demo that was begun from here, while it is not kept."""
+    demo: "DemoScratch | None" = None
+    """The folder of the demo that this workbench is for."""
+    has_captions: bool = True
+    """Of the demo."""
+    guide: "DemoControl | None" = None
+    """Leads through the demo."""
+    wants_demo: bool = False
+    """The person wants the demo, which has a workbench of its own."""
 
 
 async def find_versions(discovery: "DiscoveryStore") -> bool:
