@@ -101,7 +101,7 @@ class HomeView(Picker):
     def look_again(self) -> None:
         """Look at the project and for sessions, now."""
         self._cwd = self._app_context.cwd
-        self.run_worker(self._look_at_all(), group="look", exclusive=True)
+        self.run_worker(self._look_at_all, group="look", exclusive=True)
 
     async def _look_at_all(self) -> None:
         await self._home.look(self._app_context)
