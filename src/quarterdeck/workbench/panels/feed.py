@@ -369,10 +369,10 @@ class FeedPanel(Panel):
             facts.append((f"paused, p resumes, {self.missed} more", "warning"))
         elif not self.activity.is_at_end:
             facts.append((f"{self.missed} more below, end", "warning"))
-        facts.append((sanitize_line(agent.name, 30), "text") if agent else ("all agents", "faint"))
         modes = " ".join(f"{number} {mode}" for number, mode in enumerate(FEED_MODES, 1))
+        who: Span = (sanitize_line(agent.name, 30), "text") if agent else ("all agents", "faint")
         self.head.show_problem(self._problem if self.activity.records else None)
-        self.head.show(self.title, *facts, (modes, "faint"))
+        self.head.show(self.title, *facts, (modes, "faint"), who)
 
     async def _read(self, activity: FeedModel) -> None:
         self.head.show_loading(True)

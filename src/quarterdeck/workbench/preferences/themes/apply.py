@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from textual.app import App
@@ -135,7 +136,7 @@ class AppTheme:
                 self._preferences.problems.append(str(error))
                 apply_theme(self._app, self._default)
         if self._preferences.places is not None:
-            self._app.run_worker(self._read_setting(self._preferences.places))
+            self._app.run_worker(partial(self._read_setting, self._preferences.places))
         problems, self._preferences.problems = self._preferences.problems, []
         for problem in problems:
             self._show_problem(problem)
