@@ -48,7 +48,13 @@ def needs_gap(before: ShownBlock | None, block: ShownBlock) -> bool:
     """Whether an empty line parts a block from the one before."""
     if before is None:
         return False
+    if _is_persons(before) is not _is_persons(block):
+        return True
     return not (_is_small(before) and _is_small(block))
+
+
+def _is_persons(block: ShownBlock) -> bool:
+    return isinstance(block, ToolBlock) and block.is_persons
 
 
 def _is_small(block: ShownBlock) -> bool:
