@@ -286,7 +286,7 @@ class DemoGuide:
             case "land":
                 if (dialog := self._dialog()) is not None:
                     dialog.action_land()
-            case "handed":
+            case "handed" | "end" if self._dialog() is not None:
                 self._app.pop_screen()
             case "end":
                 self._app.exit()
