@@ -5,7 +5,7 @@ from pathlib import Path
 from quarterdeck.config.places import Places
 from quarterdeck.wire.events import Prompted
 from quarterdeck.workbench.app import Workbench
-from quarterdeck.workbench.preferences.store import load_vim_choice
+from quarterdeck.workbench.preferences.store import load_workbench_settings
 from quarterdeck.workbench.screens.dialogs import ReadingScreen
 from quarterdeck.workbench.screens.help import HelpScreen
 from quarterdeck.workbench.widgets.agent_table import AgentTable
@@ -170,8 +170,8 @@ def test_the_setting_is_read_from_the_persons_file(tmp_path: Path):
     places = Places(
         config=tmp_path, state=tmp_path / "s", cache=tmp_path / "c", runtime=tmp_path / "r"
     )
-    assert not load_vim_choice(places, {})
+    assert load_workbench_settings(places, {}).keys == "default"
     (tmp_path / "config.toml").write_text('[workbench]\nkeys = "vim"\n')
-    assert load_vim_choice(places, {})
+    assert load_workbench_settings(places, {}).keys == "vim"
     (tmp_path / "config.toml").write_text('[workbench]\nkeys = "emacs"\n')
-    assert not load_vim_choice(places, {})
+    assert load_workbench_settings(places, {}).keys == "default"

@@ -126,13 +126,14 @@ class KeyDispatcher:
 
     async def load_choice(self, discovery: "DiscoveryStore") -> None:
         """Find out which keys the settings want; after the first frame, as it takes time."""
-        from .preferences.store import load_vim_choice
+        from .preferences.store import load_workbench_settings
         from .widgets.chat_input import ChatInput
 
         if discovery.places is not None:
-            self._preferences.vim = await asyncio.to_thread(
-                load_vim_choice, discovery.places, discovery.environment
+            settings = await asyncio.to_thread(
+                load_workbench_settings, discovery.places, discovery.environment
             )
+            self._preferences.vim = settings.keys == "vim"
             for chat in self._app.query(ChatInput):
                 chat.on_focus()
 

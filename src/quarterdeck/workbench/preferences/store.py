@@ -18,6 +18,7 @@ from .themes.files import DEFAULT, FEW_COLOURS, LIGHT, NO_COLOUR, FoundTheme, Th
 
 if TYPE_CHECKING:
     from quarterdeck.config.places import Places
+    from quarterdeck.config.schema import WorkbenchSettings
 
     from ..custom_widgets.library import WidgetLibrary
 
@@ -25,7 +26,7 @@ __all__ = [
     "Preferences",
     "SavedPreferences",
     "load_preferences",
-    "load_vim_choice",
+    "load_workbench_settings",
     "note_first_steps",
 ]
 
@@ -181,13 +182,15 @@ class Preferences:
             write_private(_choices_file(self.places), text + "\n")
 
 
-def load_vim_choice(places: "Places", environ: Mapping[str, str]) -> bool:
-    """Whether the settings want keys of vim; not if they cannot be read. Blocks."""
+def load_workbench_settings(places: "Places", environ: Mapping[str, str]) -> "WorkbenchSettings":
+    """The person's settings of the workbench; the defaults if they cannot be read. Blocks."""
     from quarterdeck.config.loader import load_config
+    from quarterdeck.config.schema import WorkbenchSettings
 
-    with suppress(QuarterdeckError):
-        return load_config(places, environ=environ).settings.workbench.keys == "vim"
-    return False
+    try:
+        return load_config(places, environ=environ).settings.workbench
+    except QuarterdeckError:
+        return WorkbenchSettings()
 
 
 def load_preferences(places: "Places", cwd: str, environ: Mapping[str, str]) -> Preferences:

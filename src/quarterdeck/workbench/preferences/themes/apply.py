@@ -98,9 +98,11 @@ class AppTheme:
 
     async def _read_setting(self, places: "Places") -> None:
         """Follow what the person's file says about signs; a file with errors says nothing."""
+        from ..store import load_workbench_settings
+
         environ = self._preferences.environ
-        signs = await asyncio.to_thread(_read_sign_setting, places, environ)
-        level = choose_sign_level(signs, environ)
+        settings = await asyncio.to_thread(load_workbench_settings, places, environ)
+        level = choose_sign_level(settings.signs, environ)
         if level != self._preferences.signs:
             self.draw_signs(level)
             self._app.refresh_css(animate=False)
@@ -155,16 +157,6 @@ class AppTheme:
 
     def _show_problem(self, problem: str) -> None:
         self._app.notify(sanitize_text(problem), severity="error", timeout=12, markup=False)
-
-
-def _read_sign_setting(places: "Places", environ: "Mapping[str, str]") -> str:
-    """Blocks."""
-    from quarterdeck.config.loader import load_config
-
-    try:
-        return load_config(places, environ=environ).settings.workbench.signs
-    except QuarterdeckError:
-        return "auto"
 
 
 def set_initial_theme(app: "App[Any]", found_theme: "FoundTheme") -> None:
