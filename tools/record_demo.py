@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -165,7 +165,7 @@ async def play(recording: Recording) -> None:
 
 
 @asynccontextmanager
-async def _on_stage(size: tuple[int, int]) -> AsyncIterator[Recording]:
+async def _on_stage(size: tuple[int, int]) -> AsyncGenerator[Recording]:
     await asyncio.to_thread(HERE.mkdir)
     environment = {
         "PATH": os.environ["PATH"],
@@ -358,7 +358,8 @@ def _rgb(colour: Color, default: tuple[int, int, int]) -> tuple[int, int, int]:
     if colour < 16:
         return _BASIC[colour]
     if colour >= 232:
-        return (8 + 10 * (colour - 232),) * 3
+        grey = 8 + 10 * (colour - 232)
+        return grey, grey, grey
     parts = divmod(colour - 16, 36)
     steps = (parts[0], *divmod(parts[1], 6))
     red, green, blue = (0 if step == 0 else 55 + 40 * step for step in steps)

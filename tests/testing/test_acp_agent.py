@@ -181,3 +181,35 @@ async def test_every_kind_of_update_is_spoken():
 def test_every_command_is_in_the_manual():
     manual = (Path(__file__).parents[2] / "docs" / "fake-agent.md").read_text()
     assert [name for name in COMMANDS if f"`{name}" not in manual] == []
+
+
+_SCRIPT = """
+[[scenes]]
+contains = "fix it"
+commands = [
+  "say-slowly I look first.",
+  'change-file {"path": "PATH", "old": "1", "new": "2"}',
+  "run-command echo ran && exit 3",
+  "say-slowly All done.",
+]
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "content", "end"),
+    [("yes", "x = 2", "All done."), ("no", "x = 1", "That was denied, so I stop here.")],
+)
+async def test_a_script_turns_prose_into_commands_and_a_denial_ends_the_turn(
+    tmp_path: Path, option: str, content: str, end: str
+):
+    (tmp_path / "a.py").write_text("x = 1")
+    script = tmp_path / "script.toml"
+    script.write_text(_SCRIPT.replace("PATH", str(tmp_path / "a.py")))
+    chosen = Selected(option_id=option)
+    async with fake("--script", str(script), answer=lambda: chosen) as client:
+        await client.begin()
+        assert await client.prompt("please fix it") == "end_turn"
+        assert client.said.startswith("I look first.") and client.said.strip().endswith(end)
+        assert (tmp_path / "a.py").read_text() == content
+        await client.prompt("hello")
+        assert client.said.endswith("hello")

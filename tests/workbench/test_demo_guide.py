@@ -1,5 +1,6 @@
 """The guide of the demo: stages from facts, and captions that fit."""
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -13,23 +14,23 @@ from quarterdeck.workbench.demo import (
 )
 from quarterdeck.workbench.rendering.lines import text_of, width_of
 
-IDLE = {"is_busy": False, "has_changes": True}
+IDLE = DemoFacts(is_busy=False, has_changes=True)
 STAGES: list[tuple[DemoStage, DemoFacts]] = [
     ("start", DemoFacts()),
     ("command", DemoFacts(request="command")),
     ("edit", DemoFacts(request="edit", has_changes=True)),
     ("work", DemoFacts(has_changes=True)),
-    ("radar", DemoFacts(has_conflict=True, **IDLE)),
-    ("clear", DemoFacts(**IDLE)),
-    ("review", DemoFacts(is_reviewing=True, has_reviewed=True, has_conflict=True, **IDLE)),
-    ("ready", DemoFacts(has_reviewed=True, has_conflict=True, **IDLE)),
-    ("land", DemoFacts(queue="asks", has_reviewed=True, **IDLE)),
-    ("queue", DemoFacts(queue="runs", has_reviewed=True, **IDLE)),
+    ("radar", replace(IDLE, has_conflict=True)),
+    ("clear", IDLE),
+    ("review", replace(IDLE, is_reviewing=True, has_reviewed=True, has_conflict=True)),
+    ("ready", replace(IDLE, has_reviewed=True, has_conflict=True)),
+    ("land", replace(IDLE, queue="asks", has_reviewed=True)),
+    ("queue", replace(IDLE, queue="runs", has_reviewed=True)),
     ("handed", DemoFacts(queue="done", landed=1, is_handed_back=True, is_busy=True)),
     ("fix", DemoFacts(landed=1, is_handed_back=True, is_busy=True)),
     ("merge", DemoFacts(request="edit", landed=1, is_handed_back=True)),
     ("again", DemoFacts(landed=1, is_handed_back=True, is_busy=False)),
-    ("end", DemoFacts(landed=2, has_reviewed=True, **IDLE)),
+    ("end", replace(IDLE, landed=2, has_reviewed=True)),
 ]
 
 
@@ -48,12 +49,12 @@ def test_steps_only_go_forward_in_the_order_of_the_story():
 
 
 def test_a_person_who_denied_one_edit_gets_to_the_end():
-    only_one = DemoFacts(landed=1, to_land=1, has_reviewed=True, **IDLE)
+    only_one = replace(IDLE, landed=1, to_land=1, has_reviewed=True)
     assert find_stage(only_one) == "end"
 
 
 def test_who_lands_without_a_review_gets_to_the_end():
-    assert find_stage(DemoFacts(landed=2, **IDLE)) == "end"
+    assert find_stage(replace(IDLE, landed=2)) == "end"
 
 
 @pytest.mark.parametrize("stage", CAPTIONS)
