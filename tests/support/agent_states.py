@@ -217,12 +217,12 @@ async def one_agent_idle(stage: Stage) -> None:
 
 @state(at_work)  # pyright: ignore[reportArgumentType]
 async def running_with_a_plan_and_tools(stage: Stage) -> None:
-    await stage.until("1 of 3", "pytest -q tests/test_parser.py")
+    await stage.until("1/3", "pytest -q tests/test_parser.py")
 
 
 @state(at_work)  # pyright: ignore[reportArgumentType]
 async def tools_unfolded(stage: Stage) -> None:
-    await stage.until("1 of 3")
+    await stage.until("1/3")
     await stage.press("ctrl+o")
     await stage.until("quoted commas stay")
 

@@ -158,6 +158,17 @@ def test_the_time_of_a_call_is_without_what_a_person_took():
     assert talk.text().endswith(" 4s")
 
 
+def test_a_call_that_was_denied_says_who_denied_it_and_why():
+    talk = Talk().call("Read .env", call="c", end=None, kind="read")
+    answer = PermissionAnswered(
+        request=RequestId("r"), call=ToolCallId("c"), outcome=Selected(option_id="n"),
+        kind="reject_once", by=Decider(kind="person"), feedback="not that file",
+    )  # fmt: skip
+    talk.add(answer, ToolCallEnded(call=ToolCallId("c"), status="completed"))
+    assert talk.text().endswith("  denied by person: not that file")
+    assert len(talk.call("Read a", kind="read").lines()) == 3  # what was denied joins no run
+
+
 @pytest.mark.parametrize("width", [8, 20, 40, 80, 200])
 def test_the_line_of_a_call_fits_and_keeps_its_result(width: int):
     talk = Talk().command("pytest -q " + "tests/very/long " * 20, "1 failed, 2 passed in 1s\n", 1)

@@ -1,5 +1,6 @@
 """Hostile text on whole screens, wherever foreign text is shown: nothing acts, hides or breaks."""
 
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from itertools import cycle
@@ -76,6 +77,10 @@ Place: TypeAlias = Callable[["Hall"], Awaitable[None]]
 PLACES: dict[str, Place] = {}
 
 
+_SAFE_LINK = re.compile(r"(?:https?://|file:///)[!-~]+")
+"""What a terminal may be told to open."""
+
+
 class Hall:
     """A workbench into which hostile text is put."""
 
@@ -95,7 +100,9 @@ class Hall:
             for segment in strip:
                 assert segment.control is None
                 style = segment.style
-                assert style is None or (style.link is None and "@click" not in (style.meta or {}))
+                assert style is None or "@click" not in (style.meta or {})
+                link = style.link if style is not None else None
+                assert link is None or _SAFE_LINK.fullmatch(link), link
 
     async def show(self, screen: Screen[Any], *keys: str) -> None:
         """Look at a screen, after keys as well, and leave it."""

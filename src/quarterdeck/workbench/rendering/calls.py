@@ -257,7 +257,7 @@ def _glance(block: ToolBlock, width: int) -> Iterator[Line]:
         yield from wrap(plain(sanitize_line(block.reason, 300), role), width)
     elif failed and block.kind != "execute" and not block.terminals:
         yield from _last_lines(_text(block), _FAILED_LINES, width)
-    if block.decision and block.decision.startswith(("reject", "cancelled")):
+    if block.decision and block.decision.startswith(("denied", "cancelled")):
         yield from wrap(plain(sanitize_line(block.decision), "faint"), width)
 
 

@@ -85,6 +85,12 @@ __all__ = ["MOST_OUTPUT", "BlockBuilder", "collect_edits", "count_inner_calls", 
 
 MOST_OUTPUT = 64_000
 """Characters of a terminal's output that are kept in memory; the log has all of it."""
+_DECISIONS = {
+    "allow_once": "allowed once",
+    "allow_always": "allowed from now on",
+    "reject_once": "denied",
+    "reject_always": "denied from now on",
+}
 _DEEPEST = 8
 """Sub-agents of sub-agents, beyond which no call is looked for."""
 _PLAIN = ("title", "name", "kind", "status", "locations", "raw_input", "raw_output")
@@ -443,7 +449,8 @@ def _apply_permission(
 
 def _decision(event: PermissionAnswered) -> str:
     chosen = isinstance(event.outcome, Selected)
-    what = (event.kind or "answered").replace("_", " ") if chosen else "cancelled"
+    kind = event.kind or "answered"
+    what = _DECISIONS.get(kind, kind.replace("_", " ")) if chosen else "cancelled"
     who = event.by.kind + (f" {event.by.name}" if event.by.name else "")
     return f"{what} by {who}" + (f": {event.feedback}" if event.feedback else "")
 

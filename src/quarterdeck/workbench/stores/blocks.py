@@ -274,7 +274,7 @@ def can_join_run(block: Block) -> bool:
         and block.status == "completed"
         and block.inner is None
         and not (block.is_asking or block.diffs or has_failed(block))
-        and not (block.decision or "").startswith(("reject", "cancelled"))
+        and not (block.decision or "").startswith(("denied", "cancelled"))
     )
 
 
