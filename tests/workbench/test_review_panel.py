@@ -416,7 +416,7 @@ async def test_without_changes_it_says_so_and_fills_when_there_are_some(tmp_path
     fleet = FakeFleet()
     fleet.change("a", "same", "same")
     async with reviewing(tmp_path, fleet) as (panel, app, pilot, _):
-        await until_shown(app, pilot, "No changes yet", "compared with main (1a2b3c4)")
+        await until_shown(app, pilot, "has changed no file", "compared with main (1a2b3c4)")
         await pilot.press("j", "k", "a", "x", "c", "m", "v", "space", "N", "u", "enter", "end")
         fleet.change(PARSER, OLD, NEW)
         panel.look_now()
@@ -430,7 +430,7 @@ async def test_an_error_is_shown_with_a_way_on(tmp_path: Path):
     fleet = FakeFleet()
     fleet.refuses = ReviewError("the worktree '/w' is gone; `quarterdeck resume` recreates it")
     async with reviewing(tmp_path, fleet) as (_, app, pilot, _):
-        await until_shown(app, pilot, "the worktree '/w' is gone", "r tries again")
+        await until_shown(app, pilot, "the worktree '/w' is gone", "r try again")
         fleet.refuses = None
         fleet.change(PARSER, OLD, NEW)
         await pilot.press("r")
