@@ -138,7 +138,7 @@ async def _unchanged(fleet: StagedFleet, home: Path) -> None:
 @state(_unchanged)
 async def review_without_changes(stage: Stage) -> None:
     await stage.command("review", "parser")
-    await stage.until("No changes yet")
+    await stage.until("has changed no file")
 
 
 @state(_unchanged)
@@ -234,4 +234,4 @@ async def conflicts_of_agents(stage: Stage) -> None:
 @state(_unchanged)
 async def conflicts_without_agents(stage: Stage) -> None:
     await stage.command("conflicts")
-    await stage.until("No agents to compare")
+    await stage.until("two agents work on one")

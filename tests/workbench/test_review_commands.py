@@ -207,7 +207,7 @@ async def test_conflicts_open_as_a_panel_and_escape_closes_it(tmp_path: Path):
     fleet = await fleet_with_changes()
     async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
         app.action_command("conflicts", "")
-        await until(pilot, lambda: "No agents to compare" in screen_text(app))
+        await until(pilot, lambda: "when two agents work on one repository" in screen_text(app))
         assert "conflicts" in {node.widget for node in panels_of(app.main.view.spec)}
         await pilot.press("L")
         await until(pilot, lambda: "there is nothing to land" in screen_text(app))

@@ -63,7 +63,7 @@ async def until_told(app: Alone, pilot: Pilot[None], words: str) -> None:
 async def test_files_and_the_change_of_one_are_shown(tmp_path: Path):
     async with reviewing(tmp_path) as (_, app, pilot, fleet):
         screen = await until_shown(app, pilot, "return x + 70", "step_12(x, y)")
-        assert "review parser" in screen and "2 files  +3 −2" in screen
+        assert "review parser" in screen and "2 files · +3 −2" in screen
         assert "docs/new.md" in screen and "A +1 −0" in screen
         assert [name for name, _ in done(fleet, "patch")] == [fleet.reviewed[PARSER].id]
 
@@ -116,7 +116,7 @@ async def test_single_lines_are_accepted_by_mark_and_by_selection(tmp_path: Path
         await until_shown(app, pilot, "x + 70")
         await pilot.press("j", "down", "down", "down", "down", "space")
         assert len(panel.patch.marked) == 1
-        assert "▸" in shown(app) and "a accept 1 line" in shown(app)
+        assert "▌" in shown(app) and "a accept 1 line" in shown(app)
         await pilot.press("a")
         await until(pilot, lambda: done(fleet, "accept"))
         assert done(fleet, "accept") == [(PARSER, [26], [])]
@@ -174,7 +174,7 @@ async def test_a_comment_is_written_shown_edited_sent_and_resolved(tmp_path: Pat
         await pilot.press("j", "down", "down", "down", "down", "down", "c")
         await until_shown(app, pilot, "comment on line 26")
         await pilot.press(*"why 70", "ctrl+j", *"?", "enter")
-        await until_shown(app, pilot, "┃ you: why 70", "not sent", "s send 1")
+        await until_shown(app, pilot, "│ you: why 70", "not sent", "s send 1")
         assert done(fleet, "open") == [(PARSER, 26, "why 70\n?")]
         await pilot.press("down", "c")
         await until_shown(app, pilot, "edit the comment")
@@ -256,7 +256,7 @@ async def test_comments_are_listed_deleted_and_gone_to(tmp_path: Path):
         await pilot.press("P", "C")
         await until_shown(app, pilot, "1 comment", f"{PARSER}:26")
         await pilot.press("enter")
-        await until_shown(app, pilot, "┃ you: one")
+        await until_shown(app, pilot, "│ you: one")
         await until(pilot, lambda: panel.patch.row is not None)
         assert panel.patch.row is not None and panel.patch.row[1].kind == "comment"
         await pilot.press("D")
@@ -274,7 +274,7 @@ async def test_a_comment_of_another_agent_appears_by_itself(tmp_path: Path):
         made = await fleet.comment("parser", PARSER, 26, "too big", author=lead)
         record = await fleet.append(next(iter(fleet.infos)), ReviewCommented(comment=made))
         panel.context.publish_records([record])
-        await until_shown(app, pilot, "┃ lead: too big")
+        await until_shown(app, pilot, "│ lead: too big")
 
 
 async def test_viewed_files_are_marked_and_what_changed_since_is_shown(tmp_path: Path):
@@ -408,7 +408,7 @@ async def test_conflicts_with_others_are_shown_beside_their_files(tmp_path: Path
     )
     async with reviewing(tmp_path, fleet) as (_, app, pilot, _):
         screen = await until_shown(app, pilot, "review parser → main", "⚠ conflicts with api")
-        rows = [line for line in screen.splitlines() if "⚠" in line[:40]][1:]
+        rows = [line for line in screen.splitlines() if "⚠" in line[:40]]
         assert len(rows) == 1 and PARSER in rows[0]
 
 
@@ -416,7 +416,7 @@ async def test_without_changes_it_says_so_and_fills_when_there_are_some(tmp_path
     fleet = FakeFleet()
     fleet.change("a", "same", "same")
     async with reviewing(tmp_path, fleet) as (panel, app, pilot, _):
-        await until_shown(app, pilot, "No changes yet", "compared with main (1a2b3c4)")
+        await until_shown(app, pilot, "has changed no file", "compared with main (1a2b3c4)")
         await pilot.press("j", "k", "a", "x", "c", "m", "v", "space", "N", "u", "enter", "end")
         fleet.change(PARSER, OLD, NEW)
         panel.look_now()
@@ -430,7 +430,7 @@ async def test_an_error_is_shown_with_a_way_on(tmp_path: Path):
     fleet = FakeFleet()
     fleet.refuses = ReviewError("the worktree '/w' is gone; `quarterdeck resume` recreates it")
     async with reviewing(tmp_path, fleet) as (_, app, pilot, _):
-        await until_shown(app, pilot, "the worktree '/w' is gone", "r tries again")
+        await until_shown(app, pilot, "the worktree '/w' is gone", "r try again")
         fleet.refuses = None
         fleet.change(PARSER, OLD, NEW)
         await pilot.press("r")

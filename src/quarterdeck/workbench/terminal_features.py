@@ -8,7 +8,7 @@ that does not answer counts as dark.
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from textual._xterm_parser import XTermParser
 from textual.filter import LineFilter
@@ -165,7 +165,7 @@ def listen_for_background(on_reply: Callable[[bool], None]) -> None:
                 yield from super().feed(held)
             yield from super().tick()
 
-    vars(linux_driver)["XTermParser"] = ReplyParser
+    cast("Any", linux_driver).XTermParser = ReplyParser
 
 
 class SignFilter(LineFilter):

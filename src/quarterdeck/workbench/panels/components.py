@@ -220,8 +220,8 @@ class PolledPanel(Panel):
     EVERY: ClassVar[float | None] = None
     """Seconds between two looks; None: it looks only when it is shown, or asked to."""
 
-    head: "HeadLine | None" = None
-    """Says that something loads, where a panel has one."""
+    head: HeadLine
+    """Says that something loads; a panel that someone else wrote may have none."""
     is_seen = False
     _poll_timer: Timer | None = None
     _is_looking = False
@@ -284,8 +284,9 @@ class PolledPanel(Panel):
             self._is_looking = False
 
     def _show_loading(self, is_loading: bool) -> None:
-        if self.head is not None:
-            self.head.show_loading(is_loading)
+        head = getattr(self, "head", None)
+        if isinstance(head, HeadLine):
+            head.show_loading(is_loading)
 
 
 class PagePanel(PolledPanel):

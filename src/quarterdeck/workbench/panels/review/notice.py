@@ -33,7 +33,8 @@ def head_line(
     into = agent.worktree.base_ref if agent is not None and agent.worktree is not None else None
     target = f" {glyphs.TO} {sanitize_line(_short(into), 40)}" if into else ""
     files = f"{changes.count:,} file{'s' * (changes.count != 1)}"
-    spans: list[Span] = [(f"  {files}  {format_counts(changes.added, changes.removed)}", "text")]
+    counts = format_counts(changes.added, changes.removed)
+    spans: list[Span] = [(files, "text"), (counts, "text")]
     spans += _progress(model, changes)
     if model.since is not None:
         spans.append(("  since you last looked: l all", "warning"))
