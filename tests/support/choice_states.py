@@ -128,7 +128,7 @@ async def _fill_in(stage: Stage) -> None:
     await stage.press("ctrl+t")
     await stage.press(*"Fix the failing test.", "ctrl+o")
     await stage.until("none, as the settings say")
-    await stage.press(*["tab"] * 6, *"new")
+    await stage.press(*["tab"] * 6, *"new", "enter")
     await stage.until("which is checked out")
 
 
@@ -142,7 +142,7 @@ async def spawn_form_with_a_worktree(stage: Stage) -> None:
 @state(worktrees, files=True)
 async def spawn_form_that_was_refused(stage: Stage) -> None:
     await _fill_in(stage)
-    await stage.press(*["backspace"] * 3, *"docs", "tab", *"worktree=new", "ctrl+s")
+    await stage.press(*["backspace"] * 3, *"docs", *["tab"] * 5, *"worktree=new", "ctrl+s")
     await stage.until("✗ options: worktree has a field")
 
 

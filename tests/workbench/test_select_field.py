@@ -34,7 +34,7 @@ class Form(App[None]):
 
     def __init__(self, **how: Any) -> None:
         super().__init__()
-        self._how = {"options": FRUIT, **how}
+        self._how: dict[str, Any] = {"options": FRUIT, **how}
         self.heard: list[object] = []
         self.submitted = 0
 

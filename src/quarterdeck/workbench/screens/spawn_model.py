@@ -271,8 +271,9 @@ EFFORT_WORDS = {
 
 def list_mode_options(agent: SpawnAgent | None, known: SpawnDirectory) -> list[SelectOption]:
     """Every mode with what it means; one that the agent cannot be held to with the reason."""
-    is_free = agent is None or known.is_lenient
-    reasons: Mapping[str, str] = {} if is_free else agent.modes
+    reasons: Mapping[str, str] = {}
+    if agent is not None and not known.is_lenient:
+        reasons = agent.modes
     title = (agent.title or agent.name) if agent is not None else ""
     return [
         SelectOption(

@@ -355,13 +355,17 @@ class SelectField(Input):
             self._hide()
             return
         if self._list is None:
-            self._list = shown = SelectList(self._choose)
-            self.screen.screen_layout_refresh_signal.subscribe(  # pyright: ignore[reportUnknownMemberType]
-                self, lambda _: shown.follow(self)
-            )
+            self._list = SelectList(self._choose)
+            signal = self.screen.screen_layout_refresh_signal  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+            signal.subscribe(self, self._follow)
             # On the screen itself: elsewhere a click on it would move the focus, or be clipped.
             self.screen.mount(self._list)
         self._list.show(self._shown, self._at, self)
+
+    def _follow(self, _: object) -> None:
+        """The screen was laid out anew."""
+        if self._list is not None:
+            self._list.follow(self)
 
     def _move(self, at: int) -> None:
         self._at, self._is_moved = at, True
