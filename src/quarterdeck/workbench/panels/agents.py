@@ -1,6 +1,7 @@
 """The agents, as a panel: who needs a person first; moving the cursor selects one."""
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual import on
@@ -104,7 +105,7 @@ class AgentsPanel(Panel):
         ]
         if missing and len(self._recalled) < _MOST_RECALLED:
             self._recalled.update(missing)
-            self.run_worker(self._read_past(missing[:_MOST_RECALLED]), group="recall")
+            self.run_worker(partial(self._read_past, missing[:_MOST_RECALLED]), group="recall")
 
     async def _read_past(self, sessions: "list[SessionId]") -> None:
         for session in sessions:

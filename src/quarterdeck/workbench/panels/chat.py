@@ -1,6 +1,7 @@
 """A chat with an agent: its transcript, what waits to be sent, and the input."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from textual import on
@@ -258,7 +259,7 @@ class ChatPanel(TranscriptPanel):
     def on_home_view_continued(self, event: "HomeView.Continued") -> None:
         """Continue a session."""
         event.stop()
-        self.run_worker(self._continue(event.recent), group="continue", exclusive=True)
+        self.run_worker(partial(self._continue, event.recent), group="continue", exclusive=True)
 
     async def _continue(self, recent: "RecentSession") -> None:
         from ..fleet_actions import continue_session

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from quarterdeck.wire.errors import QuarterdeckError
@@ -94,7 +95,7 @@ async def find_versions(discovery: "DiscoveryStore") -> bool:
 
 
 def _load_agents(places: "Places") -> "Iterable[Agent]":
-    import quarterdeck.drivers.probe  # noqa: F401 - so that the loop finds it imported
+    import_module("quarterdeck.drivers.probe")  # so that the loop finds it imported
     from quarterdeck.drivers.catalogue import load_catalogue
 
     try:

@@ -262,7 +262,7 @@ class AgentActivity:
             case QuestionAsked(text=text):
                 self.doing = f"asks: {text}"
             case Prompted():
-                self.doing = "reading the prompt"
+                self.doing = ""  # until it does something, its title says what it is about
             case TurnStarted():
                 self.since = time
             case PlanChanged(entries=entries):
