@@ -287,7 +287,7 @@ def test_a_person_talks_answers_interrupts_and_leaves(environ, done):
     screen.type("\x03")
     assert screen.code() == 0
     assert "\a" in screen.seen
-    assert "interrupted" in done("ps")
+    assert "stopped" in done("ps")
 
 
 def test_leaving_a_terminal_ends_nothing(environ, done):

@@ -70,10 +70,10 @@ async def _on_home(stage: Stage, discovery: MachineDiscovery, *, first: tuple[st
     context.preferences.choices.first_steps = first
     context.discovery.found, context.discovery.has_versions = discovery, True
     panel = stage.app.main.panel
-    await until(stage.pilot, lambda: panel.home is not None and panel.home._home.past is not None)
+    await until(stage.pilot, lambda: panel.home is not None and panel.home.store.past is not None)
     assert panel.home is not None
-    panel.home._home.project = ProjectState(root="/work/project", branch="main", changed=2)
-    panel.home._home.mode = "ask"
+    panel.home.store.project = ProjectState(root="/work/project", branch="main", changed=2)
+    panel.home.store.mode = "ask"
     context.changed()
 
 
@@ -85,7 +85,7 @@ async def home_with_agents_and_recents(stage: Stage) -> None:
     await _on_home(stage, found, first=FIRST_STEPS)
     panel = stage.app.main.panel
     assert panel.home is not None
-    panel.home._home.past = (
+    panel.home.store.past = (
         _past("claude", "why is CI red", 3),
         _past("codex", "explain the build\x1b[31m to me", 40),
     )
@@ -154,7 +154,7 @@ async def fourth_step_prompt(stage: Stage) -> None:
 
 async def ten(fleet: StagedFleet, home: Path) -> None:
     """Ten agents: two ask, five work, one of them below another, three are done."""
-    fleet._passed = 560_000_000  # shortly before the clock of the screen
+    fleet.passed = 560_000_000  # shortly before the clock of the screen
     parser = await fleet.agent_at_work("parser", "Read dates with a time zone")
     docs = await fleet.agent_at_work("docs", "Bring the docs up to date", agent="codex")
     api = await fleet.agent_at_work("api", "Route by host", model="sonnet-4.5")
@@ -206,7 +206,7 @@ async def agents_grouped_by_lead(stage: Stage) -> None:
 
 
 async def fifty(fleet: StagedFleet, home: Path) -> None:
-    fleet._passed = 300_000_000
+    fleet.passed = 300_000_000
     for number in range(50):
         session = await fleet.agent_at_work(f"agent-{number:02}", f"Task number {number}")
         if number % 3 == 1:

@@ -46,12 +46,12 @@ class StagedFleet(LostFleet):
 
     def __init__(self) -> None:
         super().__init__()
-        self._passed = 0
+        self.passed = 0
         self.clock = self._tick
 
     def _tick(self) -> int:
-        self._passed += 2_000_000
-        return START + self._passed
+        self.passed += 2_000_000
+        return START + self.passed
 
     async def agent_at_work(
         self, name: str, prompt: str = "", *, agent: str = "claude", model: str = "opus-5",

@@ -86,7 +86,7 @@ async def at_home(
         await until(pilot, lambda: app.main.panel.is_home)
         view = app.main.panel.home
         assert view is not None
-        await until(pilot, lambda: view._home.past is not None and context.discovery.found)
+        await until(pilot, lambda: view.store.past is not None and context.discovery.found)
         await until(pilot, lambda: "Start with" in screen_text(app))
         yield app, pilot, view
 
@@ -198,7 +198,7 @@ async def test_a_session_on_disk_is_taken_into_the_log_and_continued(tmp_path: P
     fleet = HistoryFleet()
     past = HistorySession(agent="claude", id="abc", path="/x", title="why is CI red", updated=5)
     async with at_home(tmp_path, fleet) as (app, pilot, view):
-        view._home.past = (past,)
+        view.store.past = (past,)
         view.update()
         await until(pilot, lambda: "why is CI red" in screen_text(app))
         await pilot.press("up")
@@ -265,6 +265,14 @@ async def test_agents_that_live_are_shown_and_home_is_a_command_away(tmp_path: P
         assert app.context.shown is not None
 
 
+async def test_an_agent_that_starts_while_home_is_shown_comes_into_view(tmp_path: Path):
+    fleet = FakeFleet()
+    async with at_home(tmp_path, fleet) as (app, pilot, _):
+        ann = await begin(fleet, "ann")
+        await until(pilot, lambda: app.context.shown == ann)
+        await until(pilot, lambda: not app.main.panel.is_home)
+
+
 # The first run
 
 
@@ -278,7 +286,7 @@ async def test_the_first_run_is_walked_and_never_shown_again(tmp_path: Path):
         assert app.focused is app.main.chat
         places = app.context.discovery.places
         assert places is not None
-        await until(pilot, lambda: view._home.mode == "plan")
+        await until(pilot, lambda: view.store.mode == "plan")
         await until(pilot, lambda: "new agents have mode plan" in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: "Get started" not in screen_text(app))

@@ -106,7 +106,7 @@ def test_a_terminal_that_goes_away_ends_the_workbench_and_not_the_host(tmp_path:
         def drawn() -> bool:
             with contextlib.suppress(BlockingIOError):
                 seen.extend(os.read(master, 65536))
-            return b"Agents here" in seen
+            return b"Get started" in seen
 
         wait_for(drawn)
         os.close(master)

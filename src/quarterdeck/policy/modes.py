@@ -38,7 +38,7 @@ __all__ = [
 
 Mode: TypeAlias = PermissionMode
 MODES: tuple[Mode, ...] = get_args(Mode)
-MODE_MEANINGS: dict[Mode, str] = {
+MODE_MEANINGS: dict[str, str] = {
     "read-only": "reads files of the project; changes nothing",
     "plan": "reads, asks before commands; changes no files",
     "ask": "needs your permission for edits and commands",

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 from quarterdeck.wire.errors import QuarterdeckError
@@ -120,7 +121,7 @@ async def find_versions(discovery: "DiscoveryStore") -> bool:
 
 
 def _load_agents(places: "Places") -> "Iterable[Agent]":
-    import quarterdeck.drivers.probe  # noqa: F401 - so that the loop finds it imported
+    import_module("quarterdeck.drivers.probe")  # so that the loop finds it imported
     from quarterdeck.drivers.catalogue import load_catalogue
 
     try:

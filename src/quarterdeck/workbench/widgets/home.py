@@ -82,7 +82,8 @@ class HomeView(Picker):
         super().__init__(classes="home")
         self._app_context = context
         self._type_on = type_on
-        self._home = HomeStore()
+        self.store = HomeStore()
+        """What was found so far."""
         self._tip = ""
         self._cwd = context.cwd
         self._recent: list[RecentSession] = []
@@ -104,7 +105,7 @@ class HomeView(Picker):
         self.run_worker(self._look_at_all, group="look", exclusive=True)
 
     async def _look_at_all(self) -> None:
-        await self._home.look(self._app_context)
+        await self.store.look(self._app_context)
         self.check()
         if await find_versions(self._app_context.discovery):
             self._app_context.changed()
@@ -112,13 +113,13 @@ class HomeView(Picker):
     def check(self) -> None:
         """Something that is shown may be another now."""
         if self._app_context.cwd != self._cwd:
-            self._home = HomeStore()
+            self.store = HomeStore()
             self.look_again()
         self.update()
 
     def update(self) -> None:
         """See ``Picker``."""
-        context, home = self._app_context, self._home
+        context, home = self._app_context, self.store
         roots = [context.cwd, *([home.project.root] if home.project is not None else [])]
         self._recent = list_recent_sessions(context.roster.everyone, home.past or (), roots)
         self._check_steps()
@@ -139,7 +140,7 @@ class HomeView(Picker):
         return HomePage(
             cwd="~" + context.cwd[len(user.rstrip("/")) :] if is_below else context.cwd,
             now=context.clock(),
-            home=self._home,
+            home=self.store,
             discovery=context.discovery,
             recent=self._recent,
             step=self._step,
@@ -165,7 +166,7 @@ class HomeView(Picker):
     def enter(self, *, at_end: bool = False) -> None:
         """Take the focus, with the cursor on what is most likely wanted."""
         keys = self._keys()
-        first = f"mode {self._home.mode}" if self._step == "mode" else ""
+        first = f"mode {self.store.mode}" if self._step == "mode" else ""
         if first in keys:
             self.place(first)
         elif keys and self.cursor not in keys:
@@ -214,7 +215,7 @@ class HomeView(Picker):
             self.post_message(self.TaskChosen(_TASKS[kind]))
         elif kind == "mode":
             self.post_message(self.ModeChosen(word))
-            self._home.mode = word
+            self.store.mode = word
             self._note_step("mode")
             self._type_on("")
         elif kind == "step":

@@ -149,12 +149,12 @@ class OpenWorkspace:
     def restore_selected(self) -> None:
         """Select the agent that was selected the last time, or the first, if none is."""
         context = self._app_context
+        is_first, self._is_known = not self._is_known, True
         if context.is_home or context.roster.find(context.shown) is not None:
             return
         if not context.roster.agents:
             return
         wanted = context.find_session(self._selected) if self._selected else None
-        is_first, self._is_known = not self._is_known, True
         if is_first and self._is_quiet(wanted):
             context.go_home()
             return
@@ -166,7 +166,8 @@ class OpenWorkspace:
         context = self._app_context
         if wanted is not None and context.drafts.get(wanted):
             return False
-        return not any(one.is_live or one.state == "failed" for one in context.roster.agents)
+        over = ("idle", "done", "interrupted", "killed")
+        return not any(one.is_live or one.state not in over for one in context.roster.agents)
 
     def restore_focus(self) -> None:
         """Give the focus to the panel that had it the last time."""
