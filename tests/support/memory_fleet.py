@@ -40,6 +40,9 @@ from quarterdeck.fleet.errors import (
 )
 from quarterdeck.fleet.radar.api import ConflictReport
 from quarterdeck.fleet.terminals import HostTerminals, TerminalHandle
+from quarterdeck.fleet.usage.api import UsageGrouping, UsageReport
+from quarterdeck.fleet.usage.ledger import UsageLedger
+from quarterdeck.fleet.usage.summary import UsageSource, group_usage
 from quarterdeck.journal.search import SearchHit
 from quarterdeck.policy.grants import Grant
 from quarterdeck.system.api import CommandSpec
@@ -596,6 +599,22 @@ class FakeFleet(MemoryReviews, MemoryLandings):
     async def conflicts(self, cwd: str | None = None) -> ConflictReport:
         self.asked_conflicts.append(cwd)
         return self.conflict_report
+
+    async def usage(
+        self,
+        by: UsageGrouping = "agent",
+        *,
+        since: str | None = None,
+        agent: str | None = None,
+        runs: bool = False,
+    ) -> UsageReport:
+        ledger = UsageLedger()
+        ledger.add(self.records)
+        within = (await self.agent(agent)).session if agent is not None else None
+        source = UsageSource(
+            cells=ledger.cells(), sessions=ledger.sessions, prices=lambda model: None
+        )
+        return group_usage(source, by, since=since, within=within)
 
     async def status(self) -> FleetStatus:
         counts: dict[str, int] = {}

@@ -66,6 +66,9 @@ COMMANDS = {
         "quarterdeck.cli.fleet.conflicts:conflicts",
         "Show which agents change what others change too.",
     ),
+    "usage": LazyCommand(
+        "quarterdeck.cli.fleet.usage:usage", "Show what agents used, and what it cost."
+    ),
     "logs": LazyCommand("quarterdeck.cli.fleet.logs:logs", "Show the transcript of AGENT."),
     "diff": LazyCommand(
         "quarterdeck.cli.fleet.diff:diff", "Show all changes since AGENT started as one patch."

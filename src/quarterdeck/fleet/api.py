@@ -30,6 +30,7 @@ from .landing.api import FleetLandings
 from .method import fleet_method
 from .radar.api import FleetRadar
 from .review.api import FleetReviews
+from .usage.api import FleetUsage
 from .worktrees.api import FleetWorktrees
 
 __all__ = [
@@ -304,6 +305,7 @@ class Fleet(
     FleetReviews,
     FleetRadar,
     FleetLandings,
+    FleetUsage,
     Protocol,
 ):
     """Many agents, and terminals beside them."""

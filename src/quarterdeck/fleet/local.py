@@ -46,6 +46,7 @@ from .session_factory import AgentOpener, SessionFactory
 from .sessions.importer import SessionImporter
 from .supervisor import FleetLimits, Supervisor
 from .terminals import HostTerminals, LiveAgentTerminals
+from .usage.service import UsageService
 from .worktrees.management import WorktreeManagement
 
 __all__ = ["HOST_KILLED", "LocalFleet", "recover_agents"]
@@ -148,6 +149,8 @@ class LocalFleet:
         self._expose_worktrees()
         changes = ChangeReader(starting.state, snapshots)
         self._expose_reviews(ReviewSource(journal, current, self._notes, changes, self._work))
+        self._usage = UsageService(journal, current, places, starting.load_settings)
+        self.usage = self._usage.usage
         self._landing = LandingService(self._landing_context(starting), self._work)
         self._expose_landings()
 
@@ -351,6 +354,7 @@ class LocalFleet:
         session = (await self._current.find(agent)).session
         await self._lifecycle.delete(session)
         self._radar.forget(session)
+        self._usage.forget()
 
     async def status(self) -> FleetStatus:
         """The fleet as a whole."""

@@ -136,6 +136,8 @@ CALLS: tuple[Callable[[HostClient], Awaitable[object]], ...] = (
     lambda c: c.restore_worktree("docs"),
     lambda c: c.recreate_worktree("ann"),
     lambda c: c.prune_worktrees(dry_run=True),
+    lambda c: c.usage(),
+    lambda c: c.usage("day", since="2026-11-09", agent="ann", runs=True),
 )
 
 
