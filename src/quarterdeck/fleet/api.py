@@ -28,6 +28,7 @@ from .agent_state import AgentStateName
 from .checkpoints.api import FleetCheckpoints
 from .landing.api import FleetLandings
 from .method import fleet_method
+from .permissions.api import FleetRequests
 from .radar.api import FleetRadar
 from .review.api import FleetReviews
 from .usage.api import FleetUsage
@@ -306,6 +307,7 @@ class Fleet(
     FleetRadar,
     FleetLandings,
     FleetUsage,
+    FleetRequests,
     Protocol,
 ):
     """Many agents, and terminals beside them."""

@@ -33,6 +33,7 @@ from .mcp.orchestration import Orchestration
 from .mcp.transcript import last_words
 from .names import looks_like_id
 from .permissions.grants import FleetGrants, GrantsProjection
+from .permissions.recorded_requests import BackTestService
 from .permissions.session_gate import open_grants
 from .projections import InboxProjection, RosterProjection, load_started
 from .prompt_queue import PromptQueues
@@ -151,6 +152,9 @@ class LocalFleet:
         self._expose_reviews(ReviewSource(journal, current, self._notes, changes, self._work))
         self._usage = UsageService(journal, current, places, starting.load_settings)
         self.usage = self._usage.usage
+        self._requests = BackTestService(journal, starting.environment.get("HOME", ""))
+        self.back_test = self._requests.back_test
+        self.suggest_rules = self._requests.suggest_rules
         self._landing = LandingService(self._landing_context(starting), self._work)
         self._expose_landings()
 
@@ -355,6 +359,7 @@ class LocalFleet:
         await self._lifecycle.delete(session)
         self._radar.forget(session)
         self._usage.forget()
+        self._requests.forget()
 
     async def status(self) -> FleetStatus:
         """The fleet as a whole."""

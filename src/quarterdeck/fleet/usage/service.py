@@ -3,7 +3,6 @@
 import asyncio
 import datetime
 import logging
-import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,42 +15,22 @@ from quarterdeck.config.schema import Settings
 from quarterdeck.config.workspace import find_workspace
 from quarterdeck.drivers.catalogue import load_catalogue
 from quarterdeck.drivers.errors import BadAgentFileError
-from quarterdeck.journal import Journal, JournalError, ReadableJournal
-from quarterdeck.journal.records import RecordReader
+from quarterdeck.journal import Journal, JournalError
 from quarterdeck.models.catalogue import PRICES_OF, find_prices
 from quarterdeck.models.errors import ModelSetupError
 from quarterdeck.models.model import Prices
-from quarterdeck.wire.record import Record
 
 from ..errors import InvalidOptionsError
 from ..live_index import LiveIndex
+from ..log_pages import read_pages
 from .api import UsageGrouping, UsageReport
 from .ledger import USAGE_EVENTS, UsageLedger, UsedSession
 from .summary import UsageSource, group_usage
 
-__all__ = ["UsageService", "read_usage"]
+__all__ = ["UsageService"]
 
 _log = logging.getLogger(__name__)
-_PAGE = 1_000
-_PAGE_BYTES = 16 << 20
 _Stamp = tuple[int, int]
-
-
-async def read_usage(journal: ReadableJournal, ledger: UsageLedger, after: int = 0) -> int:
-    """Let a ledger take in what a log has after a sequence number; returns the last it took.
-
-    Raises:
-        JournalError: the log cannot be read.
-    """
-
-    def read_page(connection: sqlite3.Connection) -> list[Record]:
-        reader = RecordReader(connection, _PAGE_BYTES)
-        return reader.after(after, limit=_PAGE, types=USAGE_EVENTS)
-
-    while records := await journal.query(read_page):
-        await asyncio.to_thread(ledger.add, records)
-        after = records[-1].seq
-    return after
 
 
 class UsageService:
@@ -90,7 +69,7 @@ class UsageService:
         within = (await self._current.find(agent)).session if agent is not None else None
         async with self._reading:
             ledger = self._ledger
-            position = await read_usage(self._journal, ledger, self._position)
+            position = await read_pages(self._journal, USAGE_EVENTS, ledger.add, self._position)
             if ledger is self._ledger:
                 self._position = position
             ledgers = [ledger, *(await self._read_runs() if runs else ())]
@@ -115,7 +94,7 @@ class UsageService:
             ledger = UsageLedger()
             try:
                 async with Journal.open(path, write=False) as journal:
-                    await read_usage(journal, ledger)
+                    await read_pages(journal, USAGE_EVENTS, ledger.add)
             except JournalError as error:
                 _log.warning("its usage is not counted: %s", error)
                 continue
