@@ -48,6 +48,9 @@ COMMANDS = {
         "quarterdeck.cli.permissions:permissions",
         "Show and change what agents may do without asking.",
     ),
+    "audit": LazyCommand(
+        "quarterdeck.cli.audit:audit", "Export every permission decision, and verify an export."
+    ),
     "journal": LazyCommand(
         "quarterdeck.cli.journal:journal",
         "Inspect and maintain the log of every session.",
