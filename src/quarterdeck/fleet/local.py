@@ -150,11 +150,7 @@ class LocalFleet:
         self._expose_worktrees()
         changes = ChangeReader(starting.state, snapshots)
         self._expose_reviews(ReviewSource(journal, current, self._notes, changes, self._work))
-        self._usage = UsageService(journal, current, places, starting.load_settings)
-        self.usage = self._usage.usage
-        self._requests = BackTestService(journal, starting.environment.get("HOME", ""))
-        self.back_test = self._requests.back_test
-        self.suggest_rules = self._requests.suggest_rules
+        self._expose_log_readers(places, starting)
         self._landing = LandingService(self._landing_context(starting), self._work)
         self._expose_landings()
 
@@ -255,6 +251,14 @@ class LocalFleet:
             release=WorktreeRelease(self._management),
             mark_landed=self._management.mark_landed,
         )
+
+    def _expose_log_readers(self, places: Places, starting: SessionFactory) -> None:
+        journal, home = self.journal, starting.environment.get("HOME", "")
+        self._usage = UsageService(journal, self._current, places, starting.load_settings)
+        self.usage = self._usage.usage
+        self._requests = BackTestService(journal, home)
+        self.back_test = self._requests.back_test
+        self.suggest_rules = self._requests.suggest_rules
 
     def _expose_landings(self) -> None:
         self.preview_landing = self._landing.preview_landing

@@ -54,7 +54,7 @@ class BackTest(Struct, frozen=True, kw_only=True):
     allowed_denied: int
     """Requests that the rules would allow and a person denied."""
     denied_allowed: int
-    """Calls that the rules would deny and that were allowed then, by whomever or whatever."""
+    """Calls that the rules would deny and that were allowed then, by a person, a rule or a mode."""
     decided: int = 0
     """Calls that a rule or mode decided then, with no one asked; only rules that deny or ask
     change what becomes of them."""

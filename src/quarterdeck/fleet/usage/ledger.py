@@ -156,14 +156,14 @@ class _Gauge(Struct, eq=False):
         if any(amount):
             self.growth.append(_Growth(time, model, amount))
 
-    def settle(self, told: _Growth | None) -> list[_Growth]:
-        """What was used since the last settlement; ``told``: what the turn reported of itself."""
+    def settle(self, of_turn: _Growth | None) -> list[_Growth]:
+        """What was used since the last settlement; ``of_turn``: the turn's own figures."""
         counted = self.growth
-        if told is not None and not (self.was_read and self.is_certain):
-            counted = [told]
+        if of_turn is not None and not (self.was_read and self.is_certain):
+            counted = [of_turn]
             if not self.was_read:
-                before = self.ahead or (0,) * len(told.amount)
-                self.ahead = tuple(map(sum, zip(before, told.amount, strict=True)))
+                before = self.ahead or (0,) * len(of_turn.amount)
+                self.ahead = tuple(map(sum, zip(before, of_turn.amount, strict=True)))
         elif not self.is_certain and self.began_elsewhere:
             counted = []
         if self.was_read:
@@ -327,10 +327,10 @@ class UsageLedger:
                 self._gauge(session, ended.cost.currency)
                 money[ended.cost.currency] = (amount,)
         turn = record.turn if record is not None else session.turn
-        self._count(session, turn, "", session.tokens.settle(_told(record, session, tokens)))
+        self._count(session, turn, "", session.tokens.settle(_turn_growth(record, session, tokens)))
         for currency, gauge in session.money.items():
-            told = _told(record, session, money.get(currency))
-            self._count(session, turn, currency, gauge.settle(told))
+            of_turn = _turn_growth(record, session, money.get(currency))
+            self._count(session, turn, currency, gauge.settle(of_turn))
 
     def _count(
         self, session: UsedSession, turn: TurnId | None, currency: str, grown: list[_Growth]
@@ -413,7 +413,9 @@ def _change(session: UsedSession, event: SessionChanged | WorktreeAssigned) -> N
         session.name = event.name
 
 
-def _told(record: Record | None, session: UsedSession, figures: _Figures | None) -> _Growth | None:
+def _turn_growth(
+    record: Record | None, session: UsedSession, figures: _Figures | None
+) -> _Growth | None:
     if record is None or figures is None:
         return None
     return _Growth(record.time, session.model, figures)
