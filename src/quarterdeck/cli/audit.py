@@ -39,7 +39,7 @@ def audit() -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write to this file, readable only by you; default: standard output.",
 )
-@click.option("--mask", is_flag=True, help="Leave out values that look like secrets.")
+@click.option("--mask", is_flag=True, help="Replace values that look like secrets by their hashes.")
 @click.option(
     "--log",
     "path",

@@ -1,4 +1,4 @@
-"""The part of the fleet's API about usage: what was used, by whom, when, and at what cost."""
+"""The part of the fleet's API about usage: tokens and money, by agent, model, day and others."""
 
 from typing import Literal, Protocol, TypeAlias
 
