@@ -18,6 +18,7 @@ from quarterdeck.policy import (
     parse_pattern,
     suggest_grants,
 )
+from quarterdeck.policy.grammar import print_pattern
 from quarterdeck.policy.rules import Rule
 
 TABLE: list[dict[str, Any]] = tomllib.loads((Path(__file__).parent / "offers.toml").read_text())[
@@ -48,6 +49,21 @@ def rules_of(offer: str) -> list[Rule]:
 @pytest.mark.parametrize("row", ROWS)
 def test_the_narrowest_rule_is_offered_first(row: dict[str, Any]):
     assert [str(offer) for offer in suggest_grants(run(row["command"]))] == row["offers"]
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_every_scope_offers_the_narrowest_first_and_the_wider_one_never_everywhere(
+    row: dict[str, Any],
+):
+    call = run(row["command"])
+    by_scope: dict[str, list[str]] = {}
+    for option in options_for(suggest_grants(call), call=call):
+        if option.kind == "allow_always":
+            choice = choice_of((option,), option.option_id)
+            words = ", ".join(map(print_pattern, choice.patterns))
+            by_scope.setdefault(choice.scope, []).append(words)
+    narrow, *_ = row["offers"]
+    assert by_scope == {"session": row["offers"], "project": row["offers"], "user": [narrow]}
 
 
 @pytest.mark.parametrize("row", ROWS)

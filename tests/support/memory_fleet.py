@@ -38,9 +38,15 @@ from quarterdeck.fleet.errors import (
     NoSuchFleetTerminalError,
     NoSuchRequestError,
 )
+from quarterdeck.fleet.permissions.api import BackTest, RuleSuggestion
+from quarterdeck.fleet.permissions.back_test import RecordedJudge, suggest_from, try_rules
+from quarterdeck.fleet.permissions.request_history import RequestHistory
 from quarterdeck.fleet.person_commands import PersonCommands
 from quarterdeck.fleet.radar.api import ConflictReport
 from quarterdeck.fleet.terminals import HostTerminals, TerminalHandle
+from quarterdeck.fleet.usage.api import UsageGrouping, UsageReport
+from quarterdeck.fleet.usage.ledger import UsageLedger
+from quarterdeck.fleet.usage.summary import UsageSource, group_usage
 from quarterdeck.journal.search import SearchHit
 from quarterdeck.policy.grants import Grant
 from quarterdeck.system.api import CommandSpec
@@ -605,6 +611,42 @@ class FakeFleet(MemoryReviews, MemoryLandings):
     async def conflicts(self, cwd: str | None = None) -> ConflictReport:
         self.asked_conflicts.append(cwd)
         return self.conflict_report
+
+    async def usage(
+        self,
+        by: UsageGrouping = "agent",
+        *,
+        since: str | None = None,
+        agent: str | None = None,
+        runs: bool = False,
+    ) -> UsageReport:
+        ledger = UsageLedger()
+        ledger.add(self.records)
+        within = (await self.agent(agent)).session if agent is not None else None
+        source = UsageSource(
+            cells=ledger.cells(), sessions=ledger.sessions, prices=lambda model: None
+        )
+        return group_usage(source, by, since=since, within=within)
+
+    def _judges(self) -> list[RecordedJudge]:
+        history = RequestHistory()
+        history.add(self.records)
+        return [RecordedJudge(kind) for kind in history.kinds.values()]
+
+    async def back_test(
+        self,
+        rules: tuple[str, ...],
+        *,
+        since: int | None = None,
+        project: str | None = None,
+        limit: int = 100,
+    ) -> BackTest:
+        return try_rules(rules, self._judges(), since=since, limit=limit)
+
+    async def suggest_rules(
+        self, *, since: int | None = None, project: str | None = None, limit: int = 20
+    ) -> list[RuleSuggestion]:
+        return suggest_from(self._judges(), since=since, limit=limit)
 
     async def status(self) -> FleetStatus:
         counts: dict[str, int] = {}

@@ -11,7 +11,6 @@ import click
 
 from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.errors import QuarterdeckError
-from quarterdeck.wire.ids import new_grant_id
 from quarterdeck.wire.settings import PermissionMode
 
 from .command_io import (
@@ -24,6 +23,7 @@ from .command_io import (
     with_fleet,
 )
 from .output import echo, escape_controls, escape_to_line, format_age, table
+from .permission_history import suggest, test
 
 if TYPE_CHECKING:
     from quarterdeck.config.places import Places
@@ -372,10 +372,9 @@ async def _add(
     from quarterdeck.config.places import Places
     from quarterdeck.config.workspace import find_workspace
     from quarterdeck.drivers.catalogue import find_agent
-    from quarterdeck.fleet.permissions.session_gate import open_grants
+    from quarterdeck.fleet.permissions.grants import add_lasting_grants
     from quarterdeck.policy.advice import explain_breadth
-    from quarterdeck.policy.grammar import parse_rule, print_pattern
-    from quarterdeck.policy.grants import Grant
+    from quarterdeck.policy.grammar import parse_rule
 
     rule = parse_rule(text)
     reason = await asyncio.to_thread(explain_breadth, rule)
@@ -384,19 +383,14 @@ async def _add(
     places = Places.find()
     root = await asyncio.to_thread(lambda: find_workspace(Path(resolve_directory(place))).project)
     kind = (await asyncio.to_thread(find_agent, agent, places)).name if agent else None
-    now = read_wall_clock()
-    grant = Grant(
-        id=new_grant_id(),
-        pattern=print_pattern(rule.pattern),
-        effect=rule.effect,
-        scope="user" if everywhere else "project",
+    (grant,) = await add_lasting_grants(
+        places,
+        (rule,),
         project=None if everywhere else str(root),
         agent=kind,
-        created=now,
+        lasts=expires,
         by="command line",
-        expires=None if expires is None else now + expires,
     )
-    await (await open_grants(places)).add([grant])
     return grant
 
 
@@ -483,5 +477,5 @@ def _described(grant: "Grant") -> str:
     return f"{escape_to_line(grant.id)}: {what} ({grant.scope}{where})"
 
 
-for _command in (list_, add, revoke, explain):
+for _command in (list_, add, revoke, explain, test, suggest):
     permissions.add_command(_command)

@@ -48,6 +48,9 @@ COMMANDS = {
         "quarterdeck.cli.permissions:permissions",
         "Show and change what agents may do without asking.",
     ),
+    "audit": LazyCommand(
+        "quarterdeck.cli.audit:audit", "Export every permission decision, and verify an export."
+    ),
     "journal": LazyCommand(
         "quarterdeck.cli.journal:journal",
         "Inspect and maintain the log of every session.",
@@ -65,6 +68,9 @@ COMMANDS = {
     "conflicts": LazyCommand(
         "quarterdeck.cli.fleet.conflicts:conflicts",
         "Show which agents change what others change too.",
+    ),
+    "usage": LazyCommand(
+        "quarterdeck.cli.fleet.usage:usage", "Show what agents used, and what it cost."
     ),
     "logs": LazyCommand("quarterdeck.cli.fleet.logs:logs", "Show the transcript of AGENT."),
     "diff": LazyCommand(

@@ -12,7 +12,7 @@ import os
 import posixpath
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,10 +23,10 @@ from quarterdeck.policy.call import Call, PathUse, path_use
 from quarterdeck.policy.foreign_calls import CallContext, bare_name, call_from_tool
 from quarterdeck.policy.gate import Gate, PermissionGranted, PermissionRefused
 from quarterdeck.policy.grants import applicable_rules
-from quarterdeck.policy.lookup import look_up
+from quarterdeck.policy.lookup import Disk, look_up
 from quarterdeck.policy.paths import fixed_part, is_below
 from quarterdeck.policy.permission_options import choice_of
-from quarterdeck.policy.rules import PathPattern
+from quarterdeck.policy.rules import PathPattern, Rule
 from quarterdeck.system.local_disk import LocalDisk
 from quarterdeck.wire.events import PermissionAsked
 from quarterdeck.wire.permissions import PermissionOption
@@ -39,7 +39,9 @@ __all__ = [
     "UnusedPermissions",
     "call_of",
     "core_command",
+    "hold_against",
     "own_options",
+    "read_recorded_call",
     "verdict_of",
     "write_of",
 ]
@@ -202,9 +204,25 @@ async def call_of(question: PermissionAsked, around: CallContext, gate: Gate) ->
 
 
 def _call(question: PermissionAsked, around: CallContext, gate: Gate) -> Call:
+    call = _looked_at(_read(question, around))
+    given = applicable_rules(
+        gate.grants.all, project=call.project, session=call.session, agent=call.agent
+    )
+    return hold_against(call, (*gate.rules, *given))
+
+
+def read_recorded_call(question: PermissionAsked, around: CallContext, disk: Disk) -> Call:
+    """The call that an agent asked about earlier, read as ``call_of`` does, with another disk.
+
+    Symbolic links are not followed: where they led then is not known.
+    """
+    return look_up(_read(question, around), disk)
+
+
+def _read(question: PermissionAsked, around: CallContext) -> Call:
     named = [location.path for location in question.locations]
     changed = [item.path for item in question.content if isinstance(item, Diff)]
-    call = call_from_tool(
+    return call_from_tool(
         question.name,
         question.kind,
         question.raw_input,
@@ -213,7 +231,6 @@ def _call(question: PermissionAsked, around: CallContext, gate: Gate) -> Call:
         changed=tuple(dict.fromkeys(changed)),
         around=around,
     )
-    return _held_against(_looked_at(call), gate)
 
 
 def _looked_at(call: Call) -> Call:
@@ -229,15 +246,21 @@ def _real(use: PathUse) -> PathUse:
     return copied(use, resolved=os.path.realpath(use.path))
 
 
-def _held_against(call: Call, gate: Gate) -> Call:
-    """Doubt a search below which a rule denies something: the agent itself chooses what to read."""
-    within = [use for use in call.paths if _looks_below(call, use)]
+def _is_directory(path: str) -> bool:
+    return Path(path).is_dir()
+
+
+def hold_against(
+    call: Call, rules: Iterable[Rule], is_directory: Callable[[str], bool] = _is_directory
+) -> Call:
+    """Doubt a search below which a rule denies something: the agent itself chooses what to read.
+
+    ``is_directory`` says what was read; by default the disk does.
+    """
+    within = [use for use in call.paths if _looks_below(call, use, is_directory)]
     if not within:
         return call
-    given = applicable_rules(
-        gate.grants.all, project=call.project, session=call.session, agent=call.agent
-    )
-    for rule in (*gate.rules, *given):
+    for rule in rules:
         pattern = rule.pattern
         if rule.effect == "allow" or not isinstance(pattern, PathPattern) or not pattern.glob:
             continue
@@ -249,11 +272,11 @@ def _held_against(call: Call, gate: Gate) -> Call:
     return call
 
 
-def _looks_below(call: Call, use: PathUse) -> bool:
+def _looks_below(call: Call, use: PathUse, is_directory: Callable[[str], bool]) -> bool:
     if call.kind == "search":
         return True
     is_read = call.kind == "read" and bare_name(call.tool) not in _LISTERS
-    return is_read and Path(use.resolved).is_dir()
+    return is_read and is_directory(use.resolved)
 
 
 def _may_lie_below(glob: str, directory: str, call: Call) -> bool:

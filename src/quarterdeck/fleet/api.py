@@ -28,8 +28,10 @@ from .agent_state import AgentStateName
 from .checkpoints.api import FleetCheckpoints
 from .landing.api import FleetLandings
 from .method import fleet_method
+from .permissions.api import FleetRequests
 from .radar.api import FleetRadar
 from .review.api import FleetReviews
+from .usage.api import FleetUsage
 from .worktrees.api import FleetWorktrees
 
 __all__ = [
@@ -332,6 +334,8 @@ class Fleet(
     FleetReviews,
     FleetRadar,
     FleetLandings,
+    FleetUsage,
+    FleetRequests,
     Protocol,
 ):
     """Many agents, and terminals beside them."""

@@ -33,6 +33,7 @@ from .mcp.orchestration import Orchestration
 from .mcp.transcript import last_words
 from .names import looks_like_id
 from .permissions.grants import FleetGrants, GrantsProjection
+from .permissions.recorded_requests import BackTestService
 from .permissions.session_gate import open_grants
 from .person_commands import PersonCommands, RunningCommandsProjection, close_commands
 from .projections import InboxProjection, RosterProjection, load_started
@@ -47,6 +48,7 @@ from .session_factory import AgentOpener, SessionFactory
 from .sessions.importer import SessionImporter
 from .supervisor import FleetLimits, Supervisor
 from .terminals import HostTerminals, LiveAgentTerminals
+from .usage.service import UsageService
 from .worktrees.management import WorktreeManagement
 
 __all__ = ["HOST_KILLED", "LocalFleet", "recover_agents"]
@@ -152,6 +154,7 @@ class LocalFleet:
         self._expose_worktrees()
         changes = ChangeReader(starting.state, snapshots)
         self._expose_reviews(ReviewSource(journal, current, self._notes, changes, self._work))
+        self._expose_log_readers(places, starting)
         self._landing = LandingService(self._landing_context(starting), self._work)
         self._expose_landings()
 
@@ -254,6 +257,14 @@ class LocalFleet:
             release=WorktreeRelease(self._management),
             mark_landed=self._management.mark_landed,
         )
+
+    def _expose_log_readers(self, places: Places, starting: SessionFactory) -> None:
+        journal, home = self.journal, starting.environment.get("HOME", "")
+        self._usage = UsageService(journal, self._current, places, starting.load_settings)
+        self.usage = self._usage.usage
+        self._requests = BackTestService(journal, home)
+        self.back_test = self._requests.back_test
+        self.suggest_rules = self._requests.suggest_rules
 
     def _expose_landings(self) -> None:
         self.preview_landing = self._landing.preview_landing
@@ -363,6 +374,8 @@ class LocalFleet:
         session = (await self._current.find(agent)).session
         await self._lifecycle.delete(session)
         self._radar.forget(session)
+        self._usage.forget()
+        self._requests.forget()
 
     async def status(self) -> FleetStatus:
         """The fleet as a whole."""

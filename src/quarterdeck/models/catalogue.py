@@ -14,7 +14,10 @@ import msgspec
 from .errors import ModelSetupError
 from .model import ModelInfo, ModelProfile, Prices, ReasoningStyle
 
-__all__ = ["known_models", "profile_of"]
+__all__ = ["PRICES_OF", "find_prices", "known_models", "profile_of"]
+
+PRICES_OF = "2026-11"
+"""The month in which the prices of ``catalogue.toml`` were read from the vendors' pages."""
 
 _OTHERS = "*"
 _SAME = {"openai-chat": "openai"}
@@ -76,6 +79,28 @@ def profile_of(
         known=row is not None or {"window", "max_output"} <= _given(own),
     )
     return ModelProfile(info=info, reasoning=reasoning)
+
+
+def find_prices(
+    model: str, overrides: Mapping[str, Mapping[str, Any]] | None = None
+) -> Prices | None:
+    """The prices of a model by the name that an agent uses for it; None: unknown.
+
+    ``vendor/id`` is looked up as it is; a bare id is that of any vendor who has it, if all who
+    have it agree. ``overrides``: as for ``profile_of``. Reads a file the first time.
+
+    Raises:
+        ModelSetupError: an override has a field or value that does not exist.
+    """
+    vendor, separator, id_ = model.strip().partition("/")
+    if separator:
+        found = profile_of(vendor, id_, overrides).info.prices
+        # Some agents prefix the vendor of a vendor: openrouter/anthropic/claude-….
+        return find_prices(id_, overrides) if found is None and "/" in id_ else found
+    named = {name.partition("/")[0] for name in overrides or () if name.endswith(f"/{vendor}")}
+    named |= {one for one, models in _tables().items() if _find(models, vendor) is not None}
+    prices = {profile_of(one, vendor, overrides).info.prices for one in named}
+    return prices.pop() if len(prices) == 1 else None
 
 
 def _first(rows: list[_Row], name: str) -> Any:

@@ -138,6 +138,12 @@ CALLS: tuple[Callable[[HostClient], Awaitable[object]], ...] = (
     lambda c: c.prune_worktrees(dry_run=True),
     lambda c: c.run_command("ann", "git status"),
     lambda c: c.end_command("term-1"),
+    lambda c: c.usage(),
+    lambda c: c.usage("day", since="2026-11-09", agent="ann", runs=True),
+    lambda c: c.back_test(("allow bash(ls)",)),
+    lambda c: c.back_test(("allow bash(ls)",), since=1, project="/w", limit=5),
+    lambda c: c.suggest_rules(),
+    lambda c: c.suggest_rules(since=1, project="/w", limit=5),
 )
 
 

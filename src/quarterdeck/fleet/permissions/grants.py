@@ -11,6 +11,7 @@ from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal
 from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.grants import Grant, GrantStore
+from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.events import (
     GrantRevoked,
     PermissionAnswered,
@@ -18,7 +19,7 @@ from quarterdeck.wire.events import (
     SessionEnded,
     UnknownEvent,
 )
-from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.ids import SessionId, new_grant_id
 from quarterdeck.wire.permissions import Decider
 from quarterdeck.wire.record import Record, decode_event, encode_event
 
@@ -30,10 +31,12 @@ from .session_gate import open_grants
 
 if TYPE_CHECKING:
     from quarterdeck.journal import Projection
+    from quarterdeck.policy.rules import Rule
 
 __all__ = [
     "FleetGrants",
     "GrantsProjection",
+    "add_lasting_grants",
     "find_agent_entry",
     "load_all_grants",
     "load_session_grants",
@@ -155,6 +158,43 @@ async def find_agent_entry(places: Places, agent: str) -> AgentEntry | None:
         return await journal.query(
             lambda c: find_entry(c, agent) if _has_table(c, "fleet") else None
         )
+
+
+async def add_lasting_grants(
+    places: Places,
+    rules: "Sequence[Rule]",
+    *,
+    project: str | None,
+    agent: str | None = None,
+    lasts: int | None = None,
+    by: str,
+) -> list[Grant]:
+    """Keep rules as standing answers, effective immediately; all of them or none.
+
+    ``project``: where they hold; None: everywhere. ``lasts``: microseconds; None: for ever.
+
+    Raises:
+        GrantsError, OSError: the file of grants cannot be read or written.
+    """
+    from quarterdeck.policy.grammar import print_pattern
+
+    now = read_wall_clock()
+    grants = [
+        Grant(
+            id=new_grant_id(),
+            pattern=print_pattern(rule.pattern),
+            effect=rule.effect,
+            scope="user" if project is None else "project",
+            project=project,
+            agent=agent,
+            created=now,
+            by=by,
+            expires=None if lasts is None else now + lasts,
+        )
+        for rule in rules
+    ]
+    await (await open_grants(places)).add(grants)
+    return grants
 
 
 class FleetGrants:

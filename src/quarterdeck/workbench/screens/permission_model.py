@@ -378,17 +378,17 @@ def merge_options(options: Sequence[PermissionOption]) -> CardChoices:
     if once is not None:
         shown.append(CardChoice(key="y", option=once, words="allow once"))
     for scope, key in _KEYS.items():
-        # The widest that is offered for a scope: it is the one that ends the questions.
+        # The narrowest that is offered for a scope; wider ones are among ``more``.
         found = [one for one in options if _meaning(one) == ("allow", scope)]
         if found:
             shown.append(
                 CardChoice(
                     key=key,
-                    option=found[-1].option_id,
-                    words=_words_of(found[-1]),
-                    short=f"{_short(_rule_of(found[-1]))} this {scope}",
-                    brief=f"{_short(_rule_of(found[-1]))} {_BRIEF[scope]}",
-                    rule=_rule_of(found[-1]),
+                    option=found[0].option_id,
+                    words=_words_of(found[0]),
+                    short=f"{_short(_rule_of(found[0]))} this {scope}",
+                    brief=f"{_short(_rule_of(found[0]))} {_BRIEF[scope]}",
+                    rule=_rule_of(found[0]),
                 )
             )
     if deny is not None:
