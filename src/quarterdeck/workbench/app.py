@@ -93,7 +93,18 @@ def _load_screen_calls() -> Mapping[str, ScreenCallSpec]:
     return SCREEN_CALLS
 
 
-class Workbench(App[None]):
+class _BriefApp(App[None]):
+    """Writes to the terminal only what has changed there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._frames = FrameDiff()
+
+    def _display(self, screen: Screen[Any], renderable: Any) -> None:
+        super()._display(screen, cast("Any", self._frames.reduce(renderable)))
+
+
+class Workbench(_BriefApp):
     """Agents, their transcripts, and their requests; quitting it ends no agent.
 
     It connects its parts: messages and actions of Textual arrive here, and a part handles them.
@@ -156,7 +167,6 @@ class Workbench(App[None]):
         )
         self._pending: set[Coroutine[Any, Any, object]] = set()
         """What was given to be run and has not started."""
-        self._frames = FrameDiff()
         self._is_unfolded = False
         self._seen = context.shown
 
@@ -235,9 +245,6 @@ class Workbench(App[None]):
             super()._handle_exception(error)
         else:
             self.exit(return_code=1)
-
-    def _display(self, screen: Screen[Any], renderable: Any) -> None:
-        super()._display(screen, self._frames.reduce(renderable))
 
     def _register(self, parent: "DOMNode", *widgets: "Widget", **how: Any) -> "list[Widget]":
         registered = cast("Any", super())._register(parent, *widgets, **how)

@@ -223,10 +223,8 @@ class BlockBuilder:
                 self._prompt(record, event)
             case ToolCallStarted() | ToolCallUpdated() | ToolCallEnded():
                 _apply_call(self, record, event)
-            case TerminalExited():
-                _apply_exit(self, event, record.seq)
-            case CommandStarted():
-                _apply_command(self, record, event)
+            case TerminalExited() | CommandStarted():
+                _apply_terminal(self, record, event)
             case PermissionAsked() | PermissionAnswered():
                 _apply_permission(self, record, event)
             case PlanChanged(entries=entries):
@@ -394,6 +392,16 @@ def _apply_output(builder: BlockBuilder, event: TerminalOutput, seq: int) -> Non
         return
     block.output = builder.cut_output(block.output + event.data)
     builder.touch(block, seq)
+
+
+def _apply_terminal(
+    builder: BlockBuilder, record: Record, event: TerminalExited | CommandStarted
+) -> None:
+    """A command of the person begins, or one of anybody is over."""
+    if isinstance(event, CommandStarted):
+        _apply_command(builder, record, event)
+    else:
+        _apply_exit(builder, event, record.seq)
 
 
 def _apply_command(builder: BlockBuilder, record: Record, event: CommandStarted) -> None:
