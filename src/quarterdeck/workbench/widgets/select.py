@@ -357,7 +357,7 @@ class SelectField(Input):
         if self._list is None:
             self._list = SelectList(self._choose)
             signal = self.screen.screen_layout_refresh_signal  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-            signal.subscribe(self, self._follow)
+            signal.subscribe(self, self._follow)  # pyright: ignore[reportUnknownMemberType]
             # On the screen itself: elsewhere a click on it would move the focus, or be clipped.
             self.screen.mount(self._list)
         self._list.show(self._shown, self._at, self)
