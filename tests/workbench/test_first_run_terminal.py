@@ -42,7 +42,7 @@ def test_the_first_run_and_the_demo_to_its_end(tmp_path: Path):
     work.mkdir()
     with pane(tmp_path, f"{PROGRAM}; echo left with $?; sleep 60", cwd=work) as screen:
         screen.shows("no key needed")
-        screen.shows("The built-in agent needs one")
+        screen.shows("built-in needs a key")
         screen.press("hello")
         screen.shows("❯ hello")
         screen.press("C-u", "F12")
