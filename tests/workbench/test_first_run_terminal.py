@@ -40,8 +40,8 @@ def test_the_first_run_opens_the_demo_and_comes_back(tmp_path: Path):
     work = tmp_path / "work"
     work.mkdir()
     with pane(tmp_path, f"{PROGRAM}; echo left with $?; sleep 60", cwd=work) as screen:
-        screen.shows("d  demo")
-        screen.shows("The built-in agent needs one")
+        screen.shows("no key needed")
+        screen.shows("built-in needs a key")
         screen.press("hello")
         screen.shows("❯ hello")
         screen.press("F12")
@@ -255,7 +255,7 @@ def test_killed_with_agents_alive_it_shows_all_of_them_again(tmp_path: Path):
 def test_no_colour_is_used_where_none_is_wanted(tmp_path: Path):
     environment = clean_environment(tmp_path, NO_COLOR="1")
     with pty_of([PROGRAM], environment, cwd=tmp_path) as screen:
-        screen.shows("d  demo")
+        screen.shows("no key needed")
         colours = re.findall(rb"\x1b\[(?:\d+;)*(?:38|48);2;(\d+);(\d+);(\d+)", screen.read())
         assert all(red == green == blue for red, green, blue in colours)
 
