@@ -101,7 +101,7 @@ class _BriefApp(App[None]):
         self._frames = FrameDiff()
 
     def _display(self, screen: Screen[Any], renderable: Any) -> None:
-        super()._display(screen, cast("Any", self._frames.reduce(renderable)))
+        cast("Any", super())._display(screen, self._frames.reduce(renderable))
 
 
 class Workbench(_BriefApp):

@@ -4,7 +4,7 @@ not every line that a widget has drawn anew.
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 
@@ -95,7 +95,7 @@ class _KnownUpdate(CompositorUpdate):
     def render_segments(self, console: "Console") -> str:
         update, region = self._update, self._update.region
         lines = [list(line) for line in update.strips]
-        update.strips = lines
+        update.strips = cast("list[Iterable[Strip]]", lines)
         is_all = not region.x and not region.y
         self._frames.note(_laid_out(lines, region.x, region.y), console, is_all=is_all)
         return update.render_segments(console)

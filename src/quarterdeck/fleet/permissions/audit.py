@@ -257,7 +257,7 @@ def _flatten(value: Any) -> list[tuple[str, Any]]:
     def visit(path: str, part: Any, depth: int) -> None:
         if part is None:
             return
-        is_nested = isinstance(part, dict | list) and part
+        is_nested = isinstance(part, dict | list) and bool(cast("Any", part))
         if is_nested and (depth >= _DEEPEST or len(found) >= _MOST_VALUES):
             found.append((path, msgspec.json.encode(part, enc_hook=repr, order="sorted").decode()))
         elif isinstance(part, dict) and part:
@@ -268,7 +268,7 @@ def _flatten(value: Any) -> list[tuple[str, Any]]:
             for place, one in enumerate(cast("list[Any]", part)):
                 visit(f"{path}/{place}", one, depth + 1)
         else:
-            found.append((path, part))
+            found.append((path, cast("Any", part)))
 
     visit("", value, 0)
     return found

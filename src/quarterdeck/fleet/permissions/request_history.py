@@ -250,4 +250,7 @@ def _change(session: _Session, event: Event) -> None:
 
 
 def _mode(named: object, before: Mode) -> Mode:
-    return next((mode for mode in MODES if mode == named), before)
+    for mode in MODES:
+        if mode == named:
+            return mode
+    return before

@@ -4,8 +4,9 @@ import asyncio
 import datetime
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -26,6 +27,9 @@ from ..log_pages import read_pages
 from .api import UsageGrouping, UsageReport
 from .ledger import USAGE_EVENTS, UsageLedger, UsedSession
 from .summary import UsageSource, group_usage
+
+if TYPE_CHECKING:
+    from quarterdeck.drivers.agent_description import Agent
 
 __all__ = ["UsageService"]
 
@@ -181,10 +185,9 @@ def _find_project(cwd: str) -> str:
 
 
 def _find_vendors(places: Places) -> Callable[[str], str]:
-    try:
+    agents: Mapping[str, Agent] = {}
+    with suppress(BadAgentFileError):
         agents = load_catalogue(places).agents
-    except BadAgentFileError:
-        agents = {}
     vendors = {name: agent.vendor or name for name, agent in agents.items()}
     titles = {vendor.casefold(): vendor for vendor in vendors.values()}
     return lambda name: vendors.get(name) or titles.get(name.casefold(), name)

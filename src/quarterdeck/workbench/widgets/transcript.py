@@ -292,7 +292,7 @@ class TranscriptView(LineCanvas, can_focus=True):
             return
         line, _ = self.line_at(self.scroll_offset.y + event.y)
         if (url := find_url_at(line, event.x)) is not None:
-            self.app.copy_to_clipboard(url)
+            self.app.copy_to_clipboard(url)  # pyright: ignore[reportUnknownMemberType]
             self.notify(f"copied {sanitize_text(url)}", markup=False)
             return
         at, _ = self._layout.locate(self.scroll_offset.y + event.y)

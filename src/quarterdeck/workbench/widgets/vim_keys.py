@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 if TYPE_CHECKING:
     from textual.dom import DOMNode
@@ -21,7 +21,8 @@ _LIST_KEYS = frozenset({"j", "k", "g", "G", "ctrl+d", "ctrl+u"})
 
 def uses_vim(node: "DOMNode") -> bool:
     """Whether the person wants these keys."""
-    preferences = getattr(node.app, "preferences", None)
+    app = cast("object", node.app)  # pyright: ignore[reportUnknownMemberType]
+    preferences = getattr(app, "preferences", None)
     return bool(getattr(preferences, "vim", False))
 
 
