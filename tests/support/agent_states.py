@@ -311,10 +311,10 @@ async def _asked(stage: Stage, asked: PermissionAsked | QuestionAsked) -> None:
     await stage.until("pytest -q")
     await stage.fleet.ask(session, asked)
     roster = stage.app.context.roster
-    told = ("needs permission", "wants to", "question")
+    words = ("needs permission", "wants to", "asks")
     await until(
         stage.pilot,
-        lambda: (agent := roster.find(session)) and roster.doing(agent).startswith(told),
+        lambda: (agent := roster.find(session)) and roster.doing(agent).startswith(words),
     )
     await until(stage.pilot, lambda: stage.app.context.inbox.items)
     for table in stage.app.query(AgentTable):
@@ -376,7 +376,7 @@ def codex_asked(number: int = 1) -> PermissionAsked:
 @state(at_work)  # pyright: ignore[reportArgumentType]
 async def permission_with_every_choice(stage: Stage) -> None:
     await _asked(stage, codex_asked())
-    await stage.until("pytest:* this project", "3 more")
+    await stage.until("pytest -q tests this session", "3 more")
     await _ready(stage)
     await stage.press("m")
     await stage.until("don't ask again")
@@ -402,7 +402,7 @@ async def permission_for_another_agent(stage: Stage) -> None:
 async def permission_while_typing(stage: Stage) -> None:
     await stage.press(*"half a thought")
     await _asked(stage, codex_asked())
-    await stage.until("pytest:* this project", "ctrl+g answer")
+    await stage.until("pytest -q tests this session", "ctrl+g answer")
 
 
 @state(at_work)  # pyright: ignore[reportArgumentType]
@@ -515,4 +515,4 @@ async def kill_is_confirmed(stage: Stage) -> None:
     await calm(stage)
     await _to_table(stage)
     await stage.press("k")
-    await stage.until("y yes")
+    await stage.until("y kill")

@@ -24,7 +24,7 @@ _G = 1_000_000_000
 async def help_of_everything(stage: Stage) -> None:
     await calm(stage)
     await stage.press("f1")
-    await stage.until("Everywhere")
+    await stage.until("Here: In the input")
 
 
 @state()
@@ -50,7 +50,7 @@ async def themes(stage: Stage) -> None:
 @state(at_work)  # pyright: ignore[reportArgumentType]
 async def theme_without_colours(stage: Stage) -> None:
     await stage.command("theme", "mono")
-    await stage.until("1 of 3")
+    await stage.until("1/3")
     stage.app.clear_notifications()
 
 
@@ -70,19 +70,19 @@ async def layout_with_tabs(stage: Stage) -> None:
 @state(at_work)  # pyright: ignore[reportArgumentType]
 async def layout_of_four_chats(stage: Stage) -> None:
     await stage.command("layout", "grid")
-    await stage.until("1 of 3")
+    await stage.until("collected 14 items")
 
 
 @state(at_work, files=True)  # pyright: ignore[reportArgumentType]
 async def layout_for_review(stage: Stage) -> None:
     stage.app.context.cwd = str(stage.project)
     await stage.command("layout", "review")
-    await stage.until("Use csv.reader", "x + 70")
+    await stage.until("collected 14 items", "x + 70")
 
 
 @state(at_work)  # pyright: ignore[reportArgumentType]
 async def zoomed(stage: Stage) -> None:
-    await stage.until("1 of 3")
+    await stage.until("1/3")
     await stage.command("zoom")
     await stage.pilot.pause(0.05)
 
@@ -262,13 +262,13 @@ async def notices_to_read_again(stage: Stage) -> None:
 async def everything_in_ascii(stage: Stage) -> None:
     stage.app.theme_control.draw_signs("ascii")
     stage.app.refresh_css(animate=False)
-    await stage.until("1 of 3", "* ann")
+    await stage.until("1/3", "* ann")
 
 
 @state(at_work)  # pyright: ignore[reportArgumentType]
 async def theme_of_sixteen_colours(stage: Stage) -> None:
     await stage.command("theme", "sixteen")
-    await stage.until("1 of 3")
+    await stage.until("1/3")
     stage.app.clear_notifications()
 
 

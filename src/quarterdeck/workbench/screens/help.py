@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from ..commands.registry import COMMANDS
-from ..rendering.lines import Line, indented, plain, wrap
+from ..rendering.lines import Line, clip, indented, plain, wrap
 from ..sanitize import sanitize_line
 from ..widgets.lines_view import LinesView
 
@@ -207,7 +207,7 @@ def _keys(
     return found
 
 
-_MOST_KEY = 30
+_MOST_KEY = 34
 
 
 class _Help(LinesView, can_focus=False):
@@ -230,7 +230,11 @@ class _Help(LinesView, can_focus=False):
             lines.append(plain(sanitize_line(title), "heading"))
             wide = min(_MOST_KEY, width // 2, max(len(key) for key, _ in shown) + 2)
             for key, words in shown:
-                before = (f"  {sanitize_line(key):<{wide}}", "key")
+                keys = sanitize_line(key)
+                before = (f"  {keys:<{wide}}", "key")
+                if len(keys) + 2 > wide:
+                    lines.append(clip((before,), width))
+                    before = (" " * (wide + 2), "text")
                 words_at = wrap([(sanitize_line(words), "text")], max(10, width - wide - 2))
                 lines += indented(words_at, before, (" " * (wide + 2), "text"))
             lines.append(())
