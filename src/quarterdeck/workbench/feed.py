@@ -27,8 +27,8 @@ ReachHost: TypeAlias = Callable[[bool], Awaitable[None]]
 """Makes sure that the fleet is there; True: starts a host where there is none."""
 
 PACE = 1 / 15
-"""Seconds between two updates at the least: every line that a chat scrolls is drawn anew, and a slow
-line has to carry that."""
+"""Seconds between two updates at the least: each line that a chat scrolls is drawn anew, and a slow
+connection has to carry that."""
 _REFRESH = 0.1
 _MOST = 5_000
 _PAUSE = 0.5
