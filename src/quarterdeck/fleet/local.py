@@ -112,12 +112,7 @@ class LocalFleet:
         self._notes = LogWriter(journal, current)
         queues = PromptQueues(current, self._notes, most=bounds.queue)
         self._tools = Orchestration(
-            self,
-            current,
-            self._notes,
-            self._find_gate,
-            starting.find,
-            bounds.reach,
+            self, current, self._notes, self._find_gate, starting.find, bounds.reach
         )
         self.worktree_service = starting.make_worktrees(current, self._notes)
         """The worktrees of its agents, for the parts that compare and land them."""
