@@ -28,6 +28,7 @@ CALL = ToolCallId("call_1")
         ("Reader of all", "x", "other", ("x Reader of all", "x Reader of all")),
         ("scribe", "wait_for", "other", ("wait for scribe", "wait for scribe")),
         ("Read", "Read", "read", ("read", "reading")),
+        ("read tides.py", "fake", "read", ("read tides.py", "reading tides.py")),
     ],
 )  # fmt: skip
 def test_a_call_has_a_verb_and_an_object(title: str, name: Any, kind: str, words: tuple[str, str]):

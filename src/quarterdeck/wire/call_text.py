@@ -81,7 +81,8 @@ def describe_call(
     """
     first, _, rest = title.strip().partition(" ")
     verb = first.rstrip(":").lower()
-    if first[:1].isupper() and verb in _FORMS and (rest or verb == kind):
+    is_verb = first[:1].isupper() or (rest != "" and verb == _BY_KIND.get(kind))
+    if is_verb and verb in _FORMS and (rest or verb == kind):
         return CallText(_form(verb, is_over), _bare(rest))
     if kind in _BY_KIND:
         object_ = _without(name, title.strip())
