@@ -96,7 +96,7 @@ def test_a_person_hears_of_other_agents_and_leaves_with_ctrl_c(environ, done):
     screen.type("\x03")
     assert screen.code() == 0
     assert "\x1b" not in screen.seen
-    assert "interrupted" in done("ps")
+    assert "stopped" in done("ps")
 
 
 def test_the_end_of_input_leaves_and_agents_go_on(environ, done):

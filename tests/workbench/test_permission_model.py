@@ -217,8 +217,8 @@ def test_an_agents_own_options_are_merged_with_ours():
     choices = merge_options((*ours("pytest -q"), *THEIRS))
     assert [(one.key, one.words) for one in choices.shown] == [
         ("y", "allow once"),
-        ("s", "allow pytest:* for this session"),
-        ("p", "allow pytest:* in this project"),
+        ("s", "allow pytest -q for this session"),
+        ("p", "allow pytest -q in this project"),
         ("n", "deny"),
     ]
     assert (choices.once, choices.deny) == ("allow-once", "reject-once")
@@ -226,11 +226,11 @@ def test_an_agents_own_options_are_merged_with_ours():
         "Yes, don't ask again (allow always)"
     ]
     assert [one.words for one in choices.more if not one.is_agents] == [
-        "allow pytest -q for this session",
-        "allow pytest -q in this project",
+        "allow pytest:* for this session",
+        "allow pytest:* in this project",
         "allow pytest -q everywhere",
     ]
-    assert choices.rule == "bash(pytest:*)"
+    assert choices.rule == "bash(pytest -q)"
 
 
 def test_an_agent_without_options_of_ours_has_its_own():
@@ -263,7 +263,7 @@ def test_choices_stand_in_one_line_where_they_fit_and_no_rule_is_cut():
         lines = choice_lines(choices, width)
         text = " ".join(text_of(line).strip() for line in lines)
         assert all(width_of(line) <= width for line in lines)
-        assert text.count("pytest:*") == 2 and text.endswith("n deny")
+        assert text.count("pytest -q") == 2 and text.endswith("n deny")
 
 
 def test_the_queue_tells_what_is_alike():

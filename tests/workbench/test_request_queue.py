@@ -151,7 +151,7 @@ async def test_a_choice_that_is_not_shown_is_shown_before_a_key_chooses_it(tmp_p
 
 @pytest.mark.parametrize(
     ("keys", "option"),
-    [("s", "allow-session-2"), ("p", "allow-project-2"), ("n", "reject-once"), ("1", "allow-once")],
+    [("s", "allow-session-1"), ("p", "allow-project-1"), ("n", "reject-once"), ("1", "allow-once")],
 )
 async def test_one_key_gives_one_answer(tmp_path: Path, keys: str, option: str):
     fleet = FakeFleet()
@@ -229,7 +229,7 @@ async def test_a_rule_of_ones_own_is_recorded_and_the_call_allowed(tmp_path: Pat
         await pilot.press("e")
         words = app.main.panel.query_one("#words", Input)
         await until(pilot, lambda: words.has_focus)
-        assert words.value == "bash(pytest:*)"
+        assert words.value == "bash(pytest -q tests)"
         words.value = "bash(pytest"
         await pilot.press("enter")
         await until(pilot, lambda: app._notifications)  # pyright: ignore[reportPrivateUsage]

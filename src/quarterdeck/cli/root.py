@@ -36,7 +36,7 @@ COMMANDS = {
     "doctor": LazyCommand(
         "quarterdeck.cli.doctor:doctor", "Show what is installed and what is missing."
     ),
-    "config": LazyCommand("quarterdeck.cli.config:config", "Show and check the settings."),
+    "config": LazyCommand("quarterdeck.cli.config:config", "Show, check and change the settings."),
     "mcp-servers": LazyCommand(
         "quarterdeck.cli.mcp_servers:mcp_servers",
         "Show and test the MCP servers of our own agent.",

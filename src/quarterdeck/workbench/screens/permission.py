@@ -408,7 +408,7 @@ class PermissionCard(Vertical, can_focus=True):
         self._write("words", "", "why not, and what to do instead")
 
     def action_rule(self) -> None:
-        """Write a rule, beginning with the widest that is offered."""
+        """Write a rule, beginning with the narrowest that is offered."""
         if not self._is_held and self.choices.once is not None:
             self._scope = "project"
             self._write("rule", self.choices.rule, "a rule, such as bash(pytest:*)")
