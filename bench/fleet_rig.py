@@ -17,7 +17,7 @@ from pathlib import Path
 from .agent_rig import AgentFailedError
 from .checkout import Checkout
 from .processes import Cost, started
-from .terminals import Screen, on_terminal
+from .terminals import Screen, on_terminal, open_first_agent
 
 __all__ = ["FleetRig"]
 
@@ -26,6 +26,8 @@ _LONGEST = 180.0
 """Seconds after which a run is given up."""
 _FRAME = "ctrl+q"
 """Only a frame that takes keys shows this; what follows it differs between commits."""
+_AT_WORK = ("speaker-", " running")
+"""What the table or the last line shows of agents that speak."""
 _SHORT, _LAST = "short-and-done", "the-last-of-all"
 _RATE = 20
 _SCRIPT = f"""
@@ -107,7 +109,7 @@ class FleetRig:
     def press_keys(self, count: int) -> Cost:
         """Type characters and see each on the screen; the cost of one."""
         with self._on_terminal() as screen:
-            screen.wait_for(_FRAME)
+            open_first_agent(screen, _SHORT)
             _wait_for_rest(screen)
             before, wall = screen.cpu(), _press_keys(screen, count)
             return Cost(wall=wall, cpu=(screen.cpu() - before) / count)
@@ -115,11 +117,11 @@ class FleetRig:
     def open_long_session(self) -> Cost:
         """Go from a short session to the last page of the long one."""
         with self._on_terminal() as screen:
-            screen.wait_for(_SHORT)
+            open_first_agent(screen, _SHORT)
             _wait_for_rest(screen)
             before, at = screen.cpu(), screen.mark()
             pressed = screen.press("\x0e")
-            wall = screen.wait_for(_LAST, at) - pressed
+            wall = screen.wait_for(_LAST, after=at) - pressed
             _wait_for_rest(screen)
             return Cost(wall=wall, cpu=screen.cpu() - before)
 
@@ -131,7 +133,7 @@ class FleetRig:
             self._run("spawn", "-a", "paced", "-n", name, f"{speech} {_RATE}")
         try:
             with self._on_terminal() as screen:
-                screen.wait_for(_FRAME)
+                screen.wait_for(*_AT_WORK)
                 time.sleep(seconds / 2)  # what starts late has started
                 share = screen.share(seconds)
                 return Cost(wall=_press_keys(screen, 10), cpu=share)
@@ -217,7 +219,7 @@ def _press_keys(screen: Screen, count: int) -> float:
         letter = "ЖЯЮЩЦЭФШЫЧ"[number % 10]
         at = screen.mark()
         pressed = screen.press(letter)
-        taken += screen.wait_for(letter, at) - pressed
+        taken += screen.wait_for(letter, after=at) - pressed
         time.sleep(0.03)
     return taken / count
 

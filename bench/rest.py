@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from .size import Size
 from .table import Row, Table
-from .terminals import on_terminal
+from .terminals import HOME, on_terminal
 from .workbench import OURS, PATCHFELD, home, measure_patchfeld, quarterdeck
 
 __all__ = ["run"]
@@ -16,7 +16,7 @@ def measure_rest(what: str, seconds: float, settle: float) -> float:
     with home() as (project, environment):
         scripted = ("spawn", "-m", "scripted/default")
         with on_terminal([OURS], cwd=project, environment=environment) as screen:
-            screen.wait_for("host: connected")
+            screen.wait_for(HOME)
             if what == "tool":
                 script = project / "long.toml"
                 script.write_text(

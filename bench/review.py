@@ -133,8 +133,8 @@ class _Showing:
 
 
 _PANEL, _PAGER = "review panel", "git diff in less"
-_REMOVED = re.compile(r"value_(\d+) = compute")
-"""What is removed stands above all that is added."""
+_REMOVED = re.compile(r"[A-Z]_(\d+)_[A-Z]")
+"""What is removed stands above all that is added, which has small letters."""
 _PAGE_DOWN, _END = "\x1b[6~", "\x1b[F"
 
 
@@ -165,7 +165,8 @@ def _spawn_in_worktree(project: Path, environment: dict[str, str], lines: int) -
     Half of the lines are removed, half are added.
     """
     _git(project, "init", "-q", "-b", "main")
-    old = [f"value_{number} = compute({number}, {number % 7})\n" for number in range(lines // 2)]
+    names = [_name(number) for number in range(lines // 2)]
+    old = [f"{name} = compute({number % 7})\n" for number, name in enumerate(names)]
     (project / "large.py").write_text("".join(old))
     _git(project, "add", "-A")
     _git(project, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "all")
@@ -173,8 +174,17 @@ def _spawn_in_worktree(project: Path, environment: dict[str, str], lines: int) -
     quarterdeck(environment, project, *words)
     found = list(Path(environment["QUARTERDECK_HOME"]).glob("**/large.py"))
     (large,) = found
-    large.write_text("".join(line.replace("compute", "sum") for line in old))
+    large.write_text("".join(line.lower() for line in old))
     return large.parent
+
+
+def _name(number: int) -> str:
+    """A name whose ends differ from those of other lines.
+
+    The workbench writes only the cells that changed: from page to page, these are all of it.
+    """
+    first, last = (chr(ord("A") + number * number // step % 26) for step in (7, 11))
+    return f"{first}_{number}_{last}"
 
 
 def _show_panel(project: Path, environment: dict[str, str], lines: int, keys: int) -> _Showing:
@@ -183,13 +193,14 @@ def _show_panel(project: Path, environment: dict[str, str], lines: int, keys: in
     with on_terminal([OURS], cwd=project, environment=environment) as screen:
         screen.wait_for("You said: hello")
         time.sleep(1.0)  # what a start has to do is done
-        at, cpu, memory = screen.mark(), screen.cpu(), screen.memory()
+        cpu, memory = screen.cpu(), screen.memory()
         screen.press("/review writer large.py")
-        screen.wait_for("large.py", at)
+        time.sleep(1.0)  # it is drawn in any number of pieces
         at = screen.mark()
         pressed = screen.press("\r")
         first = _wait_for_lines(screen, at, -1)[0] - pressed
         cpu = screen.cpu() - cpu
+        time.sleep(0.5)  # all of the page is there, and keys are the panel's
         screen.press(_PAGE_DOWN)  # the first moves the cursor to the last line that is shown
         time.sleep(1.0)
         taken = _page_down(screen, keys, _PAGE_DOWN)
@@ -200,7 +211,7 @@ def _show_panel(project: Path, environment: dict[str, str], lines: int, keys: in
 def _show_in_pager(tree: Path, environment: dict[str, str], lines: int, keys: int) -> _Showing:
     command = ["git", "-c", "core.pager=less -R", "-c", "color.ui=always", "diff", "HEAD"]
     with on_terminal(command, cwd=tree, environment=environment) as screen:
-        screen.wait_for("value_0 = ")
+        screen.wait_for(_name(0))
         first, cpu = time.perf_counter() - screen.begun, screen.cpu()
         taken = _page_down(screen, keys, " ")
         end = _go_to_end(screen, "G", lines)
@@ -211,7 +222,8 @@ def _show_in_pager(tree: Path, environment: dict[str, str], lines: int, keys: in
 def _go_to_end(screen: Screen, key: str, lines: int) -> float:
     at = screen.mark()
     pressed = screen.press(key)
-    return screen.wait_for(f"value_{lines // 2 - 1} = sum", at) - pressed
+    names = [_name(number).lower() for number in range(lines // 2)[-5:]]
+    return screen.wait_for(*names, after=at) - pressed
 
 
 def _page_down(screen: Screen, keys: int, key: str) -> list[float]:

@@ -14,7 +14,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["Screen", "on_terminal"]
+__all__ = ["HOME", "Screen", "on_terminal", "open_first_agent"]
+
+HOME = "Start with"
+"""Our home screen shows this, which is there when the host is."""
+_NEXT_AGENT = "\x0e"
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _ESCAPES = re.compile(rb"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]")
@@ -46,16 +50,17 @@ class Screen:
         with self._more:
             return len(self._written)
 
-    def wait_for(self, words: str, after: int = 0, seconds: float = 60.0) -> float:
-        """The moment at which these words are drawn."""
-        wanted = words.encode()
+    def wait_for(self, *words: str, after: int = 0, seconds: float = 60.0) -> float:
+        """The moment at which one of these is drawn."""
+        wanted = [one.encode() for one in words]
         deadline = time.perf_counter() + seconds
         with self._more:
-            while wanted not in _ESCAPES.sub(b"", self._written[after:]):
+            while not _has_any(_ESCAPES.sub(b"", self._written[after:]), wanted):
                 left = deadline - time.perf_counter()
                 if left <= 0 or self.process.poll() is not None:
                     tail = _ESCAPES.sub(b"", self._written[-3000:]).decode("utf-8", "replace")
-                    raise RuntimeError(f"{words!r} was not drawn in {seconds:.0f} s: {tail}")
+                    named = " or ".join(map(repr, words))
+                    raise RuntimeError(f"{named} was not drawn in {seconds:.0f} s: {tail}")
                 self._more.wait(min(left, 0.5))
         return time.perf_counter()
 
@@ -116,3 +121,18 @@ def on_terminal(
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         os.close(master)
+
+
+def open_first_agent(screen: Screen, words: str) -> None:
+    """Wait until our workbench shows the first agent, which has said these words.
+
+    Where no agent is at work, the home screen comes first; older commits have none.
+    """
+    screen.wait_for(words, HOME)
+    if words not in screen.text():
+        screen.press(_NEXT_AGENT)
+        screen.wait_for(words)
+
+
+def _has_any(written: bytes, wanted: Sequence[bytes]) -> bool:
+    return any(words in written for words in wanted)

@@ -14,6 +14,8 @@ _RATE = 20
 """Pieces of a message a second."""
 _GOAL = 20_000
 """Bytes a second."""
+_STARTED = "started in "
+"""What the transcript of an agent begins with."""
 
 
 def measure_traffic(
@@ -26,7 +28,7 @@ def measure_traffic(
         words = ("-a", "paced", "-n", "paced", told) if is_speaking else ("-m", "scripted/default")
         quarterdeck(environment, project, "spawn", *words)
         with on_terminal([OURS], cwd=project, environment=environment, size=size) as screen:
-            screen.wait_for("host: connected")
+            screen.wait_for(_STARTED)
             time.sleep(settle)
             at, begun = screen.mark(), time.perf_counter()
             time.sleep(seconds)

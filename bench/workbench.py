@@ -21,7 +21,7 @@ from tests.support import real_agents
 from .acp import ENVIRONMENT, PEERS
 from .size import Size
 from .table import Row, Table
-from .terminals import Screen, on_terminal
+from .terminals import Screen, on_terminal, open_first_agent
 
 __all__ = ["OURS", "PATCHFELD", "home", "measure_patchfeld", "quarterdeck", "run"]
 
@@ -147,11 +147,11 @@ def measure_opening(entries: int, settle: float) -> tuple[float, float]:
         log = Path(environment["QUARTERDECK_HOME"]) / "state" / "journal.db"
         asyncio.run(write_sessions(log, entries, str(project)))
         with on_terminal([OURS], cwd=project, environment=environment) as screen:
-            screen.wait_for("short-and-done")
+            open_first_agent(screen, "short-and-done")
             time.sleep(settle)
             before, at = screen.memory(), screen.mark()
             pressed = screen.press("\x0e")
-            seconds = screen.wait_for(_LAST, at) - pressed
+            seconds = screen.wait_for(_LAST, after=at) - pressed
             time.sleep(settle)
             return seconds, screen.memory() - before
 
@@ -163,7 +163,7 @@ def measure_keys(screen: Screen, rounds: int) -> list[float]:
         letter = "ЖЯЮЩЦЭФШЫЧ"[number % 10]
         at = screen.mark()
         pressed = screen.press(letter)
-        taken.append(screen.wait_for(letter, at) - pressed)
+        taken.append(screen.wait_for(letter, after=at) - pressed)
         time.sleep(0.05)
     return taken
 
@@ -187,7 +187,7 @@ def measure_load(plan: _Plan) -> tuple[list[float], list[float], float, int]:
             told = f"{plan.speech} {_RATE}"
             quarterdeck(environment, project, "spawn", "-a", "paced", "-n", f"p{number}", told)
         with on_terminal([OURS], cwd=project, environment=environment) as screen:
-            screen.wait_for(_FRAME)
+            screen.wait_for("paced · ")  # the line above its transcript: keys are for it
             time.sleep(4 * plan.settle)
             keys = measure_keys(screen, plan.keys[1])
             memory, at = screen.memory(), screen.mark()
@@ -285,7 +285,7 @@ def _other_opening(entries: int, ours: float) -> Row:
 
 def measure_typing(plan: _Plan) -> Table:
     with home() as (project, environment):
-        quarterdeck(environment, project, "spawn", "-m", "scripted/default", "hello")
+        quarterdeck(environment, project, "spawn", "-m", "scripted/default", "--wait", "hello")
         with on_terminal([OURS], cwd=project, environment=environment) as screen:
             screen.wait_for("You said: hello")
             time.sleep(plan.settle)

@@ -164,8 +164,8 @@ async def test_what_ran_when_the_host_was_killed_has_an_end(tmp_path: Path):
     async with fleet_of(home, Casting()) as fleet:
         await fleet.spawn(new_agent(tmp_path, name="ann"))
         command = await fleet.run_command("ann", "sleep 600")
-        await fleet.wait(["ann"])
-        await fleet.journal.durable(fleet.journal.last)
+        begun = [e for e in await events_of(fleet, "ann") if isinstance(e, CommandStarted)]
+        assert [one.terminal for one in begun] == [command]  # in the log, so in the file
         await asyncio.to_thread(_copy, home, copy)
     async with fleet_of(copy, Casting()) as fleet:
         _, _, exited = read_command(await events_of(fleet, "ann"), command)

@@ -84,6 +84,14 @@ async def _open(stage: Stage, prompt: str = "Fix the failing test.", **chosen: s
     return form
 
 
+async def _unfold(stage: Stage) -> None:
+    """Show all fields of the form; a screen with room for them does so by itself."""
+    await stage.until("ctrl+o")
+    if "ctrl+o more fields" in stage.text:
+        await stage.press("ctrl+o")
+    await stage.until("ctrl+o fewer fields")
+
+
 @state()
 async def spawn_form(stage: Stage) -> None:
     await _open(stage, "")
@@ -114,7 +122,8 @@ async def spawn_form_with_modes(stage: Stage) -> None:
 @state()
 async def spawn_form_with_directories(stage: Stage) -> None:
     await _open(stage)
-    await stage.press("ctrl+o", *["tab"] * 4, "down")
+    await _unfold(stage)
+    await stage.press(*["tab"] * 4, "down")
     await stage.until("/work/tides")
 
 
@@ -126,7 +135,8 @@ async def worktrees(fleet: StagedFleet, home: Path) -> None:
 async def _fill_in(stage: Stage) -> None:
     stage.app.context.cwd = str(stage.project)
     await stage.press("ctrl+t")
-    await stage.press(*"Fix the failing test.", "ctrl+o")
+    await stage.press(*"Fix the failing test.")
+    await _unfold(stage)
     await stage.until("none, as the settings say")
     await stage.press(*["tab"] * 6, *"new", "enter")
     await stage.until("which is checked out")

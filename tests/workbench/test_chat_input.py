@@ -105,8 +105,8 @@ async def test_a_long_paste_is_folded_sent_whole_and_kept_on_disk(tmp_path: Path
 async def test_a_long_prompt_that_is_refused_comes_back_folded(tmp_path: Path):
     fleet = FakeFleet()
     await begin(fleet, "ann")
-    await fleet.kill("ann")
     async with opened(fleet, tmp_path) as (app, pilot):
+        await fleet.kill("ann")
         app.main.chat.post_message(events.Paste("x\n" * 200_000))
         await until(pilot, lambda: app.main.chat.text)
         await pilot.press("enter")

@@ -16,11 +16,9 @@ import quarterdeck.workbench
 from quarterdeck.workbench.preferences.themes.apply import apply_theme
 from quarterdeck.workbench.preferences.themes.files import FEW_COLOURS, FoundTheme, find_themes
 from quarterdeck.workbench.widgets.lines_view import ROLES, LineCanvas
-from tests.support import agent_states, panel_states, review_states
+from tests.support.all_states import STATES
 from tests.support.screen_strips import render_screen
-from tests.support.staged_workbench import STATES, Stage, staged
-
-assert agent_states and panel_states and review_states  # they name the states
+from tests.support.staged_workbench import Stage, staged
 
 LEAST = 4.5
 THEMES = find_themes(())

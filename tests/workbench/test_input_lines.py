@@ -156,7 +156,9 @@ async def test_a_line_with_an_exclamation_mark_runs_and_is_given_to_the_agent(tm
         app.main.chat.set_text("!echo one; echo two; exit 4")
         await until(pilot, lambda: "with your rights" in screen_text(app))
         await pilot.press("enter")
-        await until(pilot, lambda: "exit 4" in screen_text(app))
+        await until(
+            pilot, lambda: "✗ you ran echo one; echo two; exit 4  exit 4" in screen_text(app)
+        )
         assert "two" in screen_text(app)
         assert "with your rights" not in screen_text(app)
         assert app.main.chat.text == ""

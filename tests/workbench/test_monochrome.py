@@ -5,18 +5,20 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from rich.segment import Segment
 
+from quarterdeck.fleet.agent_state import AgentStateName
+from quarterdeck.fleet.api import AgentInfo
+from quarterdeck.wire.ids import new_session_id
 from quarterdeck.workbench.preferences.themes.apply import apply_theme
 from quarterdeck.workbench.preferences.themes.files import find_theme
-from quarterdeck.workbench.stores.roster import SYMBOLS
-from tests.support import agent_states, panel_states, review_states
+from quarterdeck.workbench.stores.roster import state_symbol
+from tests.support.all_states import STATES
 from tests.support.screen_strips import render_screen
-from tests.support.staged_workbench import STATES, Stage, staged
-
-assert agent_states and panel_states and review_states  # they name the states
+from tests.support.staged_workbench import Stage, staged
 
 
 @pytest.fixture
@@ -53,12 +55,18 @@ def line_with(stage: Stage, words: str) -> str:
     return found[0]
 
 
-def test_each_state_of_an_agent_has_a_sign_and_those_that_share_one_are_alike():
-    alike = {("interrupted", "killed")}
-    for one, sign in SYMBOLS.items():
-        for other, its in SYMBOLS.items():
-            if one < other and sign == its:
-                assert (one, other) in alike
+def test_each_state_of_an_agent_has_a_sign_and_those_that_share_one_are_one_word():
+    signs: dict[str, set[str]] = {}
+    for state in get_args(AgentStateName):
+        for needs_person in (False, True):
+            agent = AgentInfo(
+                session=new_session_id(), name="ann", agent="claude", cwd="/", state=state,
+                needs_person=needs_person,
+            )  # fmt: skip
+            signs.setdefault(agent.state_word, set()).add(state_symbol(agent))
+    assert all(len(of_a_word) == 1 for of_a_word in signs.values()), signs
+    assert len(set.union(*signs.values())) == len(signs), signs
+    assert {"needs you", "running", "failed", "stopped", "idle"} < set(signs)
 
 
 async def test_agents_are_told_apart_and_the_chosen_one_is_seen(place: Path):

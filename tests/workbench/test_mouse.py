@@ -116,27 +116,29 @@ async def test_deny_is_clicked_and_what_is_asked_is_not(tmp_path: Path):
 async def test_keys_at_the_lower_edge_are_clicked(tmp_path: Path):
     given: list[bool | None] = []
     async with opened(FakeFleet(), tmp_path) as (app, pilot):
-        asked = ConfirmScreen("remove it", "It is gone then.")
+        asked = ConfirmScreen("remove it", "It is gone then.", "remove")
         await app.push_screen(asked, given.append)
-        await until(pilot, lambda: "y yes" in screen_text(app))
+        await until(pilot, lambda: "y remove" in screen_text(app))
         asked._guard = KeyGuard(lambda: 1.0)
-        await click_on(pilot, app, "y yes")
+        await click_on(pilot, app, "y remove")
         await pilot.pause()
         assert given == []  # too soon
         asked._guard.open()
-        await click_on(pilot, app, "y yes")
+        await click_on(pilot, app, "y remove")
         await until(pilot, lambda: given == [True])
-        await app.push_screen(ConfirmScreen("remove it", "It is gone then."), given.append)
-        await until(pilot, lambda: "y yes" in screen_text(app))
-        await click_on(pilot, app, "n or esc no")
+        await app.push_screen(
+            ConfirmScreen("remove it", "It is gone then.", "remove"), given.append
+        )
+        await until(pilot, lambda: "y remove" in screen_text(app))
+        await click_on(pilot, app, "esc cancel")
         await until(pilot, lambda: given == [True, False])
 
 
 async def test_the_offers_of_a_trouble_are_clicked(tmp_path: Path):
     fleet = FakeFleet()
     await begin(fleet, "ann")
-    await fleet.kill("ann")
     async with opened(fleet, tmp_path) as (app, pilot):
+        await fleet.kill("ann")
         await until(pilot, lambda: "ctrl+t" in screen_text(app))
         await click_on(pilot, app, "ctrl+t")
         await until(pilot, lambda: len(app.screen_stack) == 2)

@@ -250,7 +250,7 @@ def test_a_light_terminal_is_found_on_a_real_terminal_and_no_key_comes_of_it(tmp
 def test_16_colours_are_all_that_is_sent_to_a_terminal_that_has_no_more(tmp_path: Path):
     environment = clean_environment(tmp_path, TERM="xterm", LC_ALL="C", LANG="C")
     with pty_of([PROGRAM], environment, cwd=tmp_path) as screen:
-        screen.shows("Quarterdeck")
+        screen.shows("Get started, step 1 of 4")
         screen.write("\x11")
         assert screen.ends() == 0
         shown = screen.read()

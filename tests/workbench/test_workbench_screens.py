@@ -341,9 +341,9 @@ async def test_help_stays_and_names_every_command(tmp_path: Path):
 
     async with opened(FakeFleet(), tmp_path) as (app, pilot):
         await pilot.press("?")
-        await until(pilot, lambda: "Everywhere" in screen_text(app))
+        await until(pilot, lambda: "Here: In the input" in screen_text(app))
         await pilot.press("x", "down")
-        assert "help" in screen_text(app)
+        assert "╭─ help ─" in screen_text(app)
         await pilot.press("escape")
         assert len(app.screen_stack) == 1
     words = {key for _, rows in collect_key_help() for key, _ in rows}

@@ -24,6 +24,7 @@ from quarterdeck.journal import (
 )
 from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.events import (
+    CommandStarted,
     Event,
     PermissionAnswered,
     PermissionAsked,
@@ -385,13 +386,14 @@ class LogWriter:
         turn: TurnId | None = None,
         parent: ToolCallId | None = None,
     ) -> None:
-        """Write what an agent said; it is held back while the log can take no more.
+        """Write what an agent or a person did; it is held back while the log can take no more.
 
-        A prompt is durable before the agent sees it, and a decision before the agent acts on it.
+        A prompt is durable before the agent sees it, a decision before the agent acts on it, and
+        the start of a person's command before the person is told of it.
         """
         record = await self._append(session, event, turn, parent)
         self._last = max(self._last, record.seq)
-        if isinstance(event, Prompted | PermissionAnswered | SessionEnded):
+        if isinstance(event, Prompted | PermissionAnswered | SessionEnded | CommandStarted):
             try:
                 await self._journal.durable(record.seq)
             except JournalStalledError as error:

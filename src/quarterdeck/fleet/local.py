@@ -130,7 +130,7 @@ class LocalFleet:
             starting.environment, LiveAgentTerminals(current, self._supervisor)
         )
         self._commands = PersonCommands(
-            starting.environment, self._find_directory, self._notes.keep
+            starting.environment, self._find_directory, self._notes.take
         )
         snapshots = self.worktree_service.snapshots
         self._radar = ConflictRadar(
