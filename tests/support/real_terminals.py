@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from quarterdeck.terminal.emulator import open_emulator
+
 from .deadlines import SOON
 
 __all__ = [
@@ -134,14 +136,25 @@ class Pty:
         self._slave = slave
         self.before = termios.tcgetattr(slave)
         self.seen = bytearray()
+        rows, columns, *_ = struct.unpack("HHHH", fcntl.ioctl(slave, termios.TIOCGWINSZ, b"\0" * 8))
+        self._screen = open_emulator(columns, rows, scrollback=0)
 
     def shows(self, words: str, seconds: float = SOON) -> None:
-        soon(lambda: words.encode() in self.read(), seconds, words)
+        """Wait until some words were written, or stand there: only what changes is written."""
+        try:
+            soon(lambda: words.encode() in self.read() or words in self.text(), seconds, words)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.text()}") from None
+
+    def text(self) -> str:
+        """What is on the screen, of what was read."""
+        return "\n".join(row.text for row in self._screen.rows())
 
     def read(self) -> bytes:
         with contextlib.suppress(BlockingIOError, OSError):
             while part := os.read(self._master, 65536):
                 self.seen += part
+                self._screen.feed(part)
         return bytes(self.seen)
 
     def write(self, keys: str) -> None:
@@ -153,6 +166,7 @@ class Pty:
     def resize(self, width: int, height: int) -> None:
         """Change its size; who runs in it is told, as it has no terminal that controls it."""
         fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+        self._screen.resize(width, height)
         self.process.send_signal(signal.SIGWINCH)
 
     def ends(self, seconds: float = SOON) -> int:
@@ -160,6 +174,9 @@ class Pty:
         soon(lambda: (self.read(), self.process.poll() is not None)[1], seconds, "the end")
         self.read()
         return self.process.returncode
+
+    def close(self) -> None:
+        self._screen.close()
 
     @property
     def is_restored(self) -> bool:
@@ -193,11 +210,13 @@ def pty_of(
         cwd=cwd,
         start_new_session=True,
     )
+    screen = Pty(process, master, slave)
     try:
-        yield Pty(process, master, slave)
+        yield screen
     finally:
         process.kill()
         process.wait()
+        screen.close()
         os.close(master)
         os.close(slave)
         stop_host(environment)

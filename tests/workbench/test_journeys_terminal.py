@@ -161,6 +161,7 @@ def test_two_makes_are_answered_interrupted_left_and_met_again(tmp_path: Path, m
         assert state_of(screen, work, "ann") == "running"
         screen.tmux("respawn-pane", "-k", "-c", str(work), RUN)
         screen.shows("❯ and one for ann")
+        screen.shows("❯ talk to me")  # the prompt of what is read is found anew
         screen.shows(before)
         assert top_line(screen) == before
         screen.press("C-n")

@@ -57,7 +57,9 @@ class RequestPresenter:
     def current(self) -> "PermissionCard | QuestionForm | None":
         """What the keys are for, if that is a request."""
         if (dialog := self.dialog) is not None:
-            return dialog.query_one("PermissionCard, QuestionForm")  # pyright: ignore[reportReturnType]
+            # It has none before it is mounted, and while it is taken away.
+            found = dialog.query("PermissionCard, QuestionForm")
+            return next(iter(found), None)  # pyright: ignore[reportReturnType]
         slot = self._find_main().panel.requests
         is_there = len(self._app.screen_stack) == 1 and slot.has_focus_within
         return slot.card if is_there else None
@@ -65,7 +67,7 @@ class RequestPresenter:
     def open_next(self) -> bool:
         """Show what to answer next; False if nothing waits."""
         item = self._app_context.inbox.next(self._app_context.focused)
-        if item is None or self.current is not None:
+        if item is None or self.dialog is not None or self.current is not None:
             return item is not None
         self._present(item)
         return True

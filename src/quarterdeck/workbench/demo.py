@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from quarterdeck.fleet.demo import FIRST, SECOND
+from quarterdeck.wire.events import ToolCallEnded, ToolCallStarted
 from quarterdeck.wire.worktree_events import ChangesLanded, LandingFailed
 
 from .rendering.lines import Line, Span, wrap
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from quarterdeck.fleet.api import AgentInfo, InboxItem
     from quarterdeck.fleet.demo import DemoScratch
-    from quarterdeck.wire.ids import SessionId
+    from quarterdeck.wire.ids import SessionId, ToolCallId
     from quarterdeck.wire.record import Record
 
     from .app import Workbench
@@ -226,6 +227,10 @@ class DemoGuide:
         self._sessions: tuple[SessionId, SessionId] | None = None
         self._landed: set[SessionId] = set()
         self._handed: set[SessionId] = set()
+        self._edits: set[tuple[SessionId, ToolCallId]] = set()
+        """Calls that edit a file and have not ended."""
+        self._uncounted: set[SessionId] = set()
+        """Agents that have edited a file, which is not in what is counted of their work yet."""
         self._has_reviewed = False
         self._has_changed = False
         self.stage: DemoStage = "start"
@@ -315,18 +320,29 @@ class DemoGuide:
                     self._handed.discard(record.session)
                 case LandingFailed(stage="conflict" | "check"):
                     self._handed.add(record.session)
+                case ToolCallStarted(kind="edit", call=call):
+                    self._edits.add((record.session, call))
+                case ToolCallEnded(call=call, status=status):
+                    self._note_end(record.session, call, is_done=status == "completed")
                 case _:
                     pass
+
+    def _note_end(self, session: "SessionId", call: "ToolCallId", *, is_done: bool) -> None:
+        if (session, call) in self._edits:
+            self._edits.discard((session, call))
+            if is_done:
+                self._uncounted.add(session)
 
     def _gather(self) -> DemoFacts:
         agents = self._agents()
         request = self._request()
-        self._has_changed |= any(_has_work(one) for one in agents)
+        self._uncounted -= {one.session for one in agents if _has_work(one)} | self._landed
+        self._has_changed |= bool(self._uncounted) or any(_has_work(one) for one in agents)
         working = [one for one in agents if one.state in ("starting", "running", "waiting")]
         is_counted = len(agents) == 2 and all(one.changes is not None for one in agents)
         return DemoFacts(
             request=_kind_of(request) if request is not None else None,
-            is_busy=bool(working) or not is_counted,
+            is_busy=bool(working or self._uncounted) or not is_counted,
             has_changes=self._has_changed,
             has_conflict=any(one.conflicts for one in agents),
             is_reviewing=self._is_review_shown(),

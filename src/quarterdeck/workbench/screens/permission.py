@@ -285,7 +285,8 @@ class PermissionCard(Vertical, can_focus=True):
         if item.request == self.item.request and self.is_attached:
             self.summary = found
             self._close_guards()
-            self.query_one(_Details).scroll_home(animate=False)
+            for details in self.query(_Details):
+                details.scroll_home(animate=False)
             self._tell()
             self.fit()
 
@@ -304,7 +305,8 @@ class PermissionCard(Vertical, can_focus=True):
 
     def fit(self) -> None:
         """Take as much room as there is and as it needs."""
-        if not self.is_attached or not self.query(_Choices):
+        # Its parts are gone before it is when it is taken away, here and below.
+        if not self.is_attached or not self.query(_Choices) or not self.query(_Details):
             return
         details, choices = self.query_one(_Details), self.query_one(_Choices)
         room = self._room() - 2 - (1 if self._writes else 0)
@@ -329,8 +331,8 @@ class PermissionCard(Vertical, can_focus=True):
         """Say who asks, where it stands, and which keys there are."""
         name = "" if self.setting.is_own else f"{sanitize_line(self.item.name, 40)} wants to "
         words = [f"{name}{sanitize_line(self.summary.heading, 60)}", self._queue.words]
-        if self._is_cut:
-            words.append(f"{self.query_one(_Details).virtual_size.height} lines, ↑ ↓")
+        parts = self.query(_Details) if self._is_cut else ()
+        words.extend(f"{details.virtual_size.height} lines, ↑ ↓" for details in parts)
         for choices in self.query(_Choices):
             choices.update()
         self.border_title = Content(" · ".join(filter(None, words)))
@@ -433,7 +435,8 @@ class PermissionCard(Vertical, can_focus=True):
 
     def action_scroll(self, step: int) -> None:
         """Look at other lines."""
-        self.query_one(_Details).scroll_relative(y=step, animate=False)
+        for details in self.query(_Details):
+            details.scroll_relative(y=step, animate=False)
 
     def _write(self, what: Literal["words", "rule"], value: str, hint: str) -> None:
         self._writes = what

@@ -422,11 +422,19 @@ class TranscriptView(LineCanvas, can_focus=True):
         self.refresh()
         self._want(y)
 
+    def _is_at_first_block(self, y: int) -> bool:
+        """Whether the window begins with what is read, so that its prompt is not in it."""
+        layout = self._layout
+        if self.follows or not len(layout):
+            return False
+        top = layout.block(layout.locate(y)[0])
+        return top is layout.block(0) and not isinstance(top, PromptBlock)
+
     def _want(self, y: int) -> None:
         store = self._store
         if store is None or not store.is_loaded:
             return
-        if store.has_older and y < self._rows:
+        if store.has_older and (y < self._rows or self._is_at_first_block(y)):
             self.post_message(self.Wanted(store.session, "older"))
         if store.has_newer and y >= self._layout.total - 2 * self._rows:
             self.post_message(self.Wanted(store.session, "newer"))

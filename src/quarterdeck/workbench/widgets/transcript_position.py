@@ -70,6 +70,7 @@ class ScrollAnchor:
         """Be at a line of a block."""
         self.follows = False
         self._block, self._part, self._offset = block, part, offset
+        self._gap = self._gap_of(block, part)
 
     def note(self, y: int) -> None:
         """Be at a line of the whole."""
@@ -113,6 +114,7 @@ class ScrollAnchor:
             holder = layout.find_holder(held)
             if holder is not None:  # it is folded into one line with others
                 self._block, self._part, self._offset = holder, 0, 0
+                self._gap = self._gap_of(holder, 0)
                 return layout.find(holder) or 0, 0
         if first is None and block is not None and self.store is not None:
             # It is one with another block now, and their ends are the same.
@@ -121,10 +123,14 @@ class ScrollAnchor:
             if first is not None:
                 at, self._offset = layout.above_end(first, self._below)
                 self._block, self._part = joined, layout.part(at)
+                self._gap = self._gap_of(joined, self._part) if joined is not None else 0
         if first is None or self._block is None:
             return layout.locate(y)
         layout.open(first)
         at = layout.find(self._block, self._part)
+        gap = self._gap_of(self._block, self._part)
+        if gap != self._gap:  # something is before the block now, or no longer
+            self._offset, self._gap = max(0, self._offset + gap - self._gap), gap
         return first if at is None else at, self._offset
 
 
