@@ -147,17 +147,20 @@ def type_line(screen: Pane, words: str) -> None:
 
 
 def skip_to_end(screen: Pane, until: str) -> None:
-    """Press f12 whenever there is something to do, until it has ended with some words."""
+    """Press f12 once for each caption, and again if nothing comes of it, until it has ended."""
     seen: set[str] = set()
     waits = re.compile("demo 1/7|They go on|It merges|merges main")
+    last, pressed = "", 0.0
     for _ in range(200):
         text = screen.text()
         if "left with" in text:
             break
-        if found := re.search(r"demo (\d)/7", text):
+        if found := re.search(r"demo (\d)/7.*", text):
             seen.add(found[1])
-            if not waits.search(text):
+            is_due = found[0] != last or time.monotonic() - pressed > 3.0
+            if is_due and not waits.search(text):
                 screen.press("F12")
+                last, pressed = found[0], time.monotonic()
         with suppress(AssertionError):
             soon(lambda before=text: screen.text() != before, 1.0)
     # A step that is done between two looks is not seen; f12 quits at the end alone.
