@@ -4,9 +4,13 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.wire.call_text import describe_call, describe_exit, find_exit_status
 from quarterdeck.wire.content import text
-from quarterdeck.wire.event_text import describe_event
+from quarterdeck.wire.event_text import (
+    describe_call,
+    describe_event,
+    describe_exit,
+    find_exit_status,
+)
 from quarterdeck.wire.events import ToolCallEnded
 from quarterdeck.wire.ids import ToolCallId
 from quarterdeck.wire.tool_calls import ContentItem

@@ -104,7 +104,7 @@ def test_the_live_screen_of_an_agent_is_seen_in_its_chat(tmp_path: Path):
             [PROGRAM, "spawn", "-n", "ann", "-a", "fake", "--transport=pty", "echo good morning"],
             env=screen.environment, cwd=tmp_path, check=True, capture_output=True, timeout=40,
         )  # fmt: skip
-        screen.shows("1 idle", 40)
+        screen.shows("ann ○ idle", 40)
         screen.press("/screen ", "Enter")
         screen.shows("live terminal")
         screen.shows("good morning")

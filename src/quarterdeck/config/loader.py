@@ -17,6 +17,8 @@ from typing import Any, Literal, TypeAlias, cast, get_args, get_origin
 import msgspec
 from msgspec import Struct
 
+from quarterdeck.wire.decoders import convert
+
 from .errors import ConfigProblem, InvalidConfigError, UnreadableConfigError
 from .places import Places
 from .schema import ADDED_UP, FREE_OF_TRUST, Settings
@@ -255,7 +257,7 @@ def parse_setting_text(text: str, setting: Setting) -> Any:
         text = words.get(text.lower(), text)
     if text.lower() in ("null", "nan", "inf", "-inf", "infinity", "-infinity"):
         raise ValueError(text)
-    value = msgspec.convert(text, setting.accepts, strict=False)
+    value = convert(text, setting.accepts, strict=False)
     assert not isinstance(value, types.NoneType)
     return value
 
@@ -334,7 +336,7 @@ def load_config(
         flatten_layer(given, SettingSource("flag")),
     )
     return Config(
-        settings=msgspec.convert(nest_layer(layer), Settings),
+        settings=convert(nest_layer(layer), Settings),
         notices=(*(notice for found in read for notice in found.notices), *_misspelt(environ)),
         files=tuple(found.source for found in read),
         layer=layer,

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from quarterdeck.wire.decoders import convert, decode_json
 from quarterdeck.wire.errors import NewerVersionError
 from quarterdeck.wire.filelock import hold_lock
 from quarterdeck.wire.values import Value
@@ -118,10 +119,10 @@ class TrustStore:
         except OSError as error:
             raise self._unusable(error) from error
         try:
-            raw = msgspec.json.decode(data, type=dict[str, Any])
+            raw = decode_json(data, dict[str, Any])
             if isinstance(version := raw.get("v"), int) and version > VERSION:
                 raise NewerVersionError(self._name, version, VERSION)
-            return msgspec.convert(raw, _File)
+            return convert(raw, _File)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise UnusableTrustError(
                 f"{self._name} is damaged: {error}; delete it to start over"

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, cast, get_args, ge
 import msgspec
 from msgspec import Meta, Struct
 
+from quarterdeck.wire.decoders import convert
+
 from .errors import ConfigProblem
 from .schema import Settings
 
@@ -205,7 +207,7 @@ def _is_accepted(value: Any, annotation: Any) -> bool:
     if isinstance(value, float) and not math.isfinite(value):
         return False
     try:
-        msgspec.convert(value, annotation)
+        convert(value, annotation)
     except msgspec.ValidationError:
         return False
     return True

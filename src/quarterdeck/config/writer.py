@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_origin
 
 import msgspec
 
+from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.private_files import write_private
 
 from .errors import ConfigError, ConfigProblem, InvalidConfigError, UnreadableConfigError
@@ -129,7 +130,7 @@ def _parse_list(texts: Sequence[str]) -> Any:
 
 def _is_accepted(value: Any, annotation: Any) -> bool:
     try:
-        msgspec.convert(value, annotation)
+        convert(value, annotation)
     except msgspec.ValidationError:
         return False
     return isinstance(value, list)

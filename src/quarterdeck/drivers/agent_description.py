@@ -13,6 +13,7 @@ from typing import Any, cast, get_args
 import msgspec
 
 from quarterdeck.policy.modes import Mode
+from quarterdeck.wire.decoders import convert
 
 from .agent_process import GuardedAction, Launch
 from .driver import Transport
@@ -175,7 +176,7 @@ def parse_agent(name: str, fields: Mapping[str, Any], sources: tuple[str, ...]) 
     reaches = _reaches(file, fields.get("transports", {}))
     plain: dict[str, Any] = {"title": name, **fields, "transports": {}, "sources": sources}
     try:
-        agent = msgspec.convert(plain, Agent)
+        agent = convert(plain, Agent)
     except msgspec.ValidationError as error:
         raise _explained(file, "", error) from error
     if agent.name not in ("", name):
@@ -195,7 +196,7 @@ def _reaches(file: str, tables: object) -> dict[Transport, AgentTransport]:
             known = ", ".join(get_args(Transport))
             raise _bad(file, f"transports.{name}", f"no such transport; known are {known}")
         try:
-            found[cast("Transport", name)] = msgspec.convert(table, AgentTransport)
+            found[cast("Transport", name)] = convert(table, AgentTransport)
         except msgspec.ValidationError as error:
             raise _explained(file, f"transports.{name}", error) from error
     return found

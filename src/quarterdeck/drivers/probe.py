@@ -26,6 +26,7 @@ from quarterdeck.system.errors import SpawnError, StillRunningError
 from quarterdeck.system.local import LocalSystem
 from quarterdeck.version import __version__
 from quarterdeck.wire.clock import read_wall_seconds
+from quarterdeck.wire.decoders import decode_json
 
 from .agent_description import SELF, Agent, AgentTransport, LoginEvidence, expand_command
 from .driver import Transport
@@ -230,7 +231,7 @@ def _keep(identity: _Kept, answer: VersionAnswer) -> _Kept:
 
 def _recall(memory: Path) -> tuple[_Kept, ...]:
     try:
-        file = msgspec.json.decode(memory.read_bytes(), type=_File)
+        file = decode_json(memory.read_bytes(), _File)
     except (OSError, msgspec.DecodeError):
         return ()
     return file.answers if file.format == _File().format else ()

@@ -9,6 +9,7 @@ import msgspec
 
 from quarterdeck.config.places import Places
 from quarterdeck.terminal.viewer_events import TerminalEnded, ViewerEvent
+from quarterdeck.wire.decoders import json_decoder
 from quarterdeck.wire.errors import LinkClosedError, LinkError
 from quarterdeck.wire.record import Record, decode_record
 
@@ -27,7 +28,7 @@ else:
 
 __all__ = ["Dial", "HostClient"]
 
-_SEEN: msgspec.json.Decoder[ViewerEvent] = msgspec.json.Decoder(ViewerEvent)
+_SEEN: msgspec.json.Decoder[ViewerEvent] = json_decoder(ViewerEvent)
 
 
 class HostClient(DeclaredMethods):

@@ -10,10 +10,10 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, cast
 
-import msgspec
 from msgspec import Raw, Struct
 
 from quarterdeck import __version__
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.errors import (
     LinkBrokenError,
     LinkClosedError,
@@ -184,7 +184,7 @@ class HostConnection:
         """
         raw = await self.peer.request(method.name, wanted)
         # No wait from here on: the first batch is the next that is read.
-        followed = cast("S", msgspec.json.decode(raw, type=method.result))
+        followed = cast("S", decode_json(raw, method.result))
         feed = self._feeds[followed.subscription] = SubscriptionStream(
             self, followed.subscription, decode
         )
@@ -202,7 +202,7 @@ class HostConnection:
         """The host asks screens of ours."""
         if method != SCREEN_CALL:
             raise MethodNotFoundError(method)
-        call = msgspec.json.decode(b"{}" if params is None else params, type=ScreenCall)
+        call = decode_json(b"{}" if params is None else params, ScreenCall)
         handler = self.screens.get(call.screen)
         try:
             if handler is None:
@@ -215,12 +215,12 @@ class HostConnection:
         """Hand what arrives to its receiver."""
         data = b"{}" if params is None else params
         if method == RECORDS:
-            sent = msgspec.json.decode(data, type=Records)
+            sent = decode_json(data, Records)
             if (feed := self._feeds.get(sent.subscription)) is not None:
                 # A Raw is a view of the bytes that came with it.
                 feed.put(tuple(record.copy() for record in sent.records))
         elif method == ENDED:
-            ended = msgspec.json.decode(data, type=SubscriptionEnded)
+            ended = decode_json(data, SubscriptionEnded)
             if (feed := self._feeds.get(ended.subscription)) is not None:
                 feed.end(decode_error(RpcError(ended.code, ended.message, ended.data)))
         else:
@@ -237,7 +237,7 @@ class HostConnection:
                 f"the host did not answer within {self._hello_seconds:.0f} s; if this persists, "
                 "`quarterdeck host stop --force` kills it and its agents"
             ) from None
-        welcome = msgspec.json.decode(raw, type=Welcome)
+        welcome = decode_json(raw, Welcome)
         if welcome.protocol != PROTOCOL:
             raise HostVersionError(
                 f"the host is quarterdeck {welcome.version} (protocol {welcome.protocol}), this "
@@ -330,7 +330,7 @@ class ReconnectingConnection:
         """
         link = await self.connected()
         raw = await self.guard(link.peer.request(method.name, params), method)
-        return cast("R", msgspec.json.decode(raw, type=method.result))
+        return cast("R", decode_json(raw, method.result))
 
     async def guard(self, asking: Awaitable[R], method: HostMethod[Any]) -> R:
         """Wait for an answer of the host; what goes wrong is raised as ``ask`` does."""

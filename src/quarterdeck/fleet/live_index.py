@@ -389,7 +389,7 @@ class LogWriter:
         """Write what an agent or a person did; it is held back while the log can take no more.
 
         A prompt is durable before the agent sees it, a decision before the agent acts on it, and
-        the start of a person's command before the person is told of it.
+        the start of a person's command before the person sees it.
         """
         record = await self._append(session, event, turn, parent)
         self._last = max(self._last, record.seq)

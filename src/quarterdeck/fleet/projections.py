@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from quarterdeck.wire.decoders import json_decoder
 from quarterdeck.wire.events import (
     PermissionAnswered,
     PermissionAsked,
@@ -37,7 +38,7 @@ __all__ = [
 ]
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(AgentEntry)
+_decoder = json_decoder(AgentEntry)
 _COLUMNS = "session, key, archived, started, last_seq, entry"
 
 

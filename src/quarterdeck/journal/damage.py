@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.events import UnknownEvent
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.private_files import open_private
@@ -81,7 +82,7 @@ def _file(log: Path) -> Path:
 def _read(log: Path) -> dict[SessionId, int]:
     try:
         with _file(log).open("rb") as file:
-            note = msgspec.json.decode(file.read(_MOST_BYTES), type=DamageNote)
+            note = decode_json(file.read(_MOST_BYTES), DamageNote)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
     return note.sessions if note.version == _VERSION else {}

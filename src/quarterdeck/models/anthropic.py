@@ -21,6 +21,7 @@ from quarterdeck.wire.conversation import (
     ToolResultPart,
     ToolUsePart,
 )
+from quarterdeck.wire.decoders import decode_json, json_decoder
 from quarterdeck.wire.usage import TokenUsage
 
 from .encoded_history import EncodedHistory
@@ -231,7 +232,7 @@ class MessagesParser:
 
     def __init__(self, profile: ModelProfile) -> None:
         self._reply = Reply(profile.owner)
-        self._decoder = msgspec.json.Decoder(_Event)
+        self._decoder = json_decoder(_Event)
         self._counts: dict[str, int] = {}
         self._stop: str | None = None
         self._is_stopped = False
@@ -280,7 +281,7 @@ class MessagesParser:
         return self._reply.partial()
 
     def _begin(self, event: _Event) -> Iterable[Delta]:
-        block = msgspec.json.decode(event.content_block, type=_Block)
+        block = decode_json(event.content_block, _Block)
         match block.type:
             case "text":
                 self._reply.add(event.index, PartDraft("text", [block.text]))

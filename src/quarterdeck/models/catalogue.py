@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from quarterdeck.wire.decoders import convert, decode_json
+
 from .errors import ModelSetupError
 from .model import ModelInfo, ModelProfile, Prices, ReasoningStyle
 
@@ -130,7 +132,7 @@ def _override(name: str, overrides: Mapping[str, Mapping[str, Any]]) -> _Row:
     if name not in overrides:
         return _Row()
     try:
-        return msgspec.convert(overrides[name], _Row)
+        return convert(overrides[name], _Row)
     except msgspec.ValidationError as error:
         raise ModelSetupError(f"the settings of model {name!r} are not valid: {error}") from None
 
@@ -156,7 +158,7 @@ def _prices(own: _Prices | None, known: _Prices | None) -> Prices | None:
 @functools.cache
 def _read() -> dict[str, dict[str, _Row]]:
     data = Path(__file__).with_name("catalogue.json").read_bytes()
-    return msgspec.json.decode(data, type=dict[str, dict[str, _Row]])
+    return decode_json(data, dict[str, dict[str, _Row]])
 
 
 def _defaults() -> dict[str, _Row]:

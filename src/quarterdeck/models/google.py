@@ -18,6 +18,7 @@ from quarterdeck.wire.conversation import (
     ToolResultPart,
     ToolUsePart,
 )
+from quarterdeck.wire.decoders import json_decoder
 from quarterdeck.wire.usage import TokenUsage
 
 from .encoded_history import EncodedHistory
@@ -206,7 +207,7 @@ class GenerateParser:
 
     def __init__(self, profile: ModelProfile, new_id: Callable[[], str] = new_call_id) -> None:
         self._reply = Reply(profile.owner)
-        self._decoder = msgspec.json.Decoder(_Chunk)
+        self._decoder = json_decoder(_Chunk)
         self._new_id = new_id
         self._usage = TokenUsage()
         self._stop: str | None = None

@@ -19,6 +19,7 @@ from quarterdeck.wire.conversation import (
     ToolResultPart,
     ToolUsePart,
 )
+from quarterdeck.wire.decoders import decode_json, json_decoder
 from quarterdeck.wire.usage import TokenUsage
 
 from .encoded_history import EncodedHistory
@@ -156,7 +157,7 @@ def _details(thoughts: Iterable[ThinkingPart]) -> list[Any]:
         detail
         for part in thoughts
         if part.signature
-        for detail in msgspec.json.decode(part.signature, type=list[Any])
+        for detail in decode_json(part.signature, list[Any])
     ]
 
 
@@ -262,7 +263,7 @@ class ChatParser:
 
     def __init__(self, profile: ModelProfile, new_id: Callable[[], str] = new_call_id) -> None:
         self._reply = Reply(profile.owner)
-        self._decoder = msgspec.json.Decoder(_Chunk)
+        self._decoder = json_decoder(_Chunk)
         self._new_id = new_id
         self._calls: dict[int, PartDraft] = {}
         self._detailed: dict[int, PartDraft] = {}

@@ -22,6 +22,7 @@ from quarterdeck.wire.conversation import (
     ToolResultPart,
     ToolUsePart,
 )
+from quarterdeck.wire.decoders import decode_json, json_decoder
 from quarterdeck.wire.usage import TokenUsage
 
 from .encoded_history import EncodedHistory
@@ -236,7 +237,7 @@ class ResponsesParser:
 
     def __init__(self, profile: ModelProfile) -> None:
         self._reply = Reply(profile.owner)
-        self._decoder = msgspec.json.Decoder(_Event)
+        self._decoder = json_decoder(_Event)
         self._final: _Response | None = None
         self._has_refused = False
 
@@ -292,7 +293,7 @@ class ResponsesParser:
         return "tool_use" if self._reply.has_calls else "end_turn"
 
     def _begin(self, index: int, raw: msgspec.Raw) -> Iterable[Delta]:
-        item = msgspec.json.decode(raw, type=_Item)
+        item = decode_json(raw, _Item)
         match item.type:
             case "message":
                 self._reply.add(index, PartDraft("text"))
@@ -341,7 +342,7 @@ class ResponsesParser:
             list(self._begin(index, raw))
             draft = self._reply.get(index)
         assert draft is not None
-        item = msgspec.json.decode(raw, type=_Item)
+        item = decode_json(raw, _Item)
         match draft.kind:
             case "text":
                 content = item.content or []

@@ -20,6 +20,7 @@ from quarterdeck.wire.conversation import (
     ToolResultPart,
     ToolUsePart,
 )
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.usage import TokenUsage
 
 from .catalogue import profile_of
@@ -184,7 +185,7 @@ class BridgedModel:
             case ThinkingPart(text=text, signature=str(kept)):
                 yield self._ai.ThinkingPart(text, **msgspec.json.decode(kept))
             case ToolUsePart(id=id_, name=name, arguments=arguments, signature=kept):
-                extra = msgspec.json.decode(kept or "{}", type=dict[str, Any])
+                extra = decode_json(kept or "{}", dict[str, Any])
                 text = bytes(json_object(arguments)).decode()
                 yield self._ai.ToolCallPart(name, text, tool_call_id=id_, **extra)
             case _:

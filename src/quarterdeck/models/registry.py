@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.settings import VendorWire
 
 from .catalogue import known_models, profile_of
@@ -261,7 +262,7 @@ async def _offered(endpoint: Endpoint, timeout: float) -> list[str]:
             asyncio.timeout(timeout),
             client.send("GET", f"{endpoint.base_url}/models", endpoint.headers) as answer,
         ):
-            offers = msgspec.json.decode(await read_all(answer), type=_Offers)
+            offers = decode_json(await read_all(answer), _Offers)
             return [f"{endpoint.vendor}/{offer.id}" for offer in offers.data or ()]
     except (CallError, TimeoutError, msgspec.DecodeError):
         return []

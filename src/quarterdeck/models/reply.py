@@ -18,6 +18,7 @@ from quarterdeck.wire.conversation import (
     ThinkingPart,
     ToolUsePart,
 )
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.usage import TokenUsage
 
 from .history_repair import seal_signature
@@ -45,7 +46,7 @@ _MOST = 10**12
 def read_counts(raw: msgspec.Raw, form: type[T]) -> T | None:
     """Read a server's counts in its own form; None when it sent none, or nothing of that form."""
     try:
-        return msgspec.json.decode(raw, type=form | None)
+        return decode_json(raw, form | None)
     except msgspec.DecodeError:
         return None
 

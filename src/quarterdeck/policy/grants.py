@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.errors import NewerVersionError
 from quarterdeck.wire.filelock import hold_lock
 from quarterdeck.wire.private_files import close_to_others, make_private_directory, open_private
@@ -136,10 +137,10 @@ def grants_from_json(data: bytes) -> tuple[Grant, ...]:
     from .grammar import parse_pattern
 
     try:
-        version = msgspec.json.decode(data, type=_Version).version
+        version = decode_json(data, _Version).version
         if version > GRANTS_VERSION:
             raise NewerVersionError("the file of grants", version, GRANTS_VERSION)
-        stored = msgspec.json.decode(data, type=_Stored)
+        stored = decode_json(data, _Stored)
     except msgspec.MsgspecError as error:
         raise GrantsError(f"cannot read the stored grants: {error}") from None
     for grant in stored.grants:

@@ -14,6 +14,7 @@ from quarterdeck.agent.session import Session
 from quarterdeck.policy.gate import PermissionAnswer, QuestionReply
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.connection import AcpConnection
+from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
     PermissionAnswered,
@@ -140,7 +141,7 @@ class RequestForwarder:
             question = acp.CreateElicitationRequest(
                 message=asked.text,
                 mode="form",
-                requested_schema=msgspec.convert(asked.form, acp.ElicitationSchema),
+                requested_schema=convert(asked.form, acp.ElicitationSchema),
                 session_id=self._session.id,
                 tool_call_id=asked.call,
             )

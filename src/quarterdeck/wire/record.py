@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec import Struct
 
+from .decoders import convert, json_decoder
 from .errors import MalformedRecordError, NewerVersionError
 from .events import Event, SessionSpawned, UnknownEvent
 from .ids import SessionId, ToolCallId, TurnId
@@ -61,12 +62,12 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 @cache
 def _record_decoder() -> msgspec.json.Decoder[Record]:
     # Made when something is first read: a session that begins only writes.
-    return msgspec.json.Decoder(Record)
+    return json_decoder(Record)
 
 
 @cache
 def _event_decoder() -> msgspec.json.Decoder[Event]:
-    return msgspec.json.Decoder(Event)
+    return json_decoder(Event)
 
 
 def encode_record(record: Record) -> bytes:
@@ -153,7 +154,7 @@ def _migrate(raw: Any) -> Event | None:
     options = {name: value for name, value in fields.items() if name in _SPAWNED_V1}
     others = {name: value for name, value in fields.items() if name not in _SPAWNED_V1}
     with suppress(msgspec.ValidationError):
-        return msgspec.convert({**others, "options": options}, SessionSpawned)
+        return convert({**others, "options": options}, SessionSpawned)
     return None
 
 
@@ -163,7 +164,7 @@ E = TypeVar("E", bound=msgspec.Struct)
 def sanitize_event(event: E) -> E:
     """The event with every text valid and every foreign object as its ``repr``."""
     plain = msgspec.to_builtins(event, enc_hook=repr)
-    return msgspec.convert(_clean(plain), type(event))
+    return convert(_clean(plain), type(event))
 
 
 def _clean(value: Any) -> Any:

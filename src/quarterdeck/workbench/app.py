@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from textual import events, on
 from textual.app import App
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from .screens.question import QuestionForm
     from .screens.trust import TrustScreen
 
+    RequestPutOff: TypeAlias = PermissionCard.PutOff | QuestionForm.PutOff
+
 __all__ = ["Workbench", "exit_on_signals", "is_terminal_gone"]
 
 
@@ -93,18 +95,7 @@ def _load_screen_calls() -> Mapping[str, ScreenCallSpec]:
     return SCREEN_CALLS
 
 
-class _BriefApp(App[None]):
-    """Writes to the terminal only what has changed there."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._frames = FrameDiff()
-
-    def _display(self, screen: Screen[Any], renderable: Any) -> None:
-        cast("Any", super())._display(screen, self._frames.reduce(renderable))
-
-
-class Workbench(_BriefApp):
+class Workbench(App[None]):
     """Agents, their transcripts, and their requests; quitting it ends no agent.
 
     It connects its parts: messages and actions of Textual arrive here, and a part handles them.
@@ -129,6 +120,7 @@ class Workbench(_BriefApp):
         on_first_frame: Callable[[], None] | None = None,
     ) -> None:
         super().__init__()
+        self._frames = FrameDiff()
         self.animation_level = "none"
         self.context = context
         self.preferences = preferences = context.preferences
@@ -167,7 +159,6 @@ class Workbench(_BriefApp):
         )
         self._pending: set[Coroutine[Any, Any, object]] = set()
         """What was given to be run and has not started."""
-        self._is_unfolded = False
         self._seen = context.shown
 
     @property
@@ -184,6 +175,10 @@ class Workbench(_BriefApp):
     def is_typed_through(self) -> bool:
         """Whether keys go to a terminal."""
         return self.keyboard.is_typed_through
+
+    def _display(self, screen: Screen[Any], renderable: Any) -> None:
+        """Write to the terminal only what has changed there."""
+        cast("Any", super())._display(screen, self._frames.reduce(renderable))
 
     def get_default_screen(self) -> Screen[None]:
         """The screen below all others."""
@@ -390,9 +385,7 @@ class Workbench(_BriefApp):
 
     # What screens report that are imported when they are first shown
 
-    def on_permission_card_put_off(
-        self, event: "PermissionCard.PutOff | QuestionForm.PutOff"
-    ) -> None:
+    def on_permission_card_put_off(self, event: "RequestPutOff") -> None:
         """Keep a request or a question open."""
         self.requests.put_off(event.item)
 
@@ -454,8 +447,7 @@ class Workbench(_BriefApp):
     def action_stop(self) -> None:
         """Copy what is selected; else end the person's command or the turn of the agent in view."""
         agent = self.context.agent
-        selected = self.screen.get_selected_text() or self.main.chat.selected_text
-        if selected:
+        if selected := self.screen.get_selected_text() or self.main.chat.selected_text:
             self.copy_to_clipboard(selected)
         elif (command := self.context.find_running_command()) is not None:
             self.work(self.context.fleet.end_command(command))
@@ -471,8 +463,7 @@ class Workbench(_BriefApp):
     def action_unfold(self) -> None:
         """Unfold every tool call and thought, or fold them."""
         if (session := self.context.focused) is not None:
-            self._is_unfolded = not self._is_unfolded
-            self.context.pages.store(session).unfold_all(self._is_unfolded)
+            self.context.pages.toggle_folds(session)
 
     def action_archived(self) -> None:
         """Show archived agents, or hide them."""

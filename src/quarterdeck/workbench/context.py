@@ -70,6 +70,7 @@ class TranscriptPages:
         self._stores: dict[SessionId, TranscriptStore] = {}
         self._reading: set[SessionId] = set()
         self._commands: dict[SessionId, tuple[Command, ...]] = {}
+        self._is_unfolded = False
 
     def store(self, session: "SessionId") -> TranscriptStore:
         """The transcript of a session; empty until its first page is read."""
@@ -80,6 +81,11 @@ class TranscriptPages:
         for old in list(self._stores)[: -self.MOST]:
             del self._stores[old]
         return store
+
+    def toggle_folds(self, session: "SessionId") -> None:
+        """Unfold every tool call and thought of a session, or fold them."""
+        self._is_unfolded = not self._is_unfolded
+        self.store(session).unfold_all(self._is_unfolded)
 
     def live(self, records: "Sequence[Record]") -> None:
         """Hand on what has just happened to those transcripts that are kept."""

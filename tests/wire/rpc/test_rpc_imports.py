@@ -26,7 +26,7 @@ def test_peer_imports_nothing_beyond_asyncio_and_msgspec():
     assert rooms == {"version", "wire"}
     assert all(
         name.startswith(
-            ("quarterdeck.wire.rpc", "quarterdeck.wire.errors", "quarterdeck.wire.tasks")
+            tuple(f"quarterdeck.wire.{name}" for name in ("rpc", "errors", "tasks", "decoders"))
         )
         for name in ours.split()
         if name.count(".") > 1

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from quarterdeck.config.places import make_private
 from quarterdeck.system.file_reader import open_regular_file
 from quarterdeck.system.paths import real_directory
+from quarterdeck.wire.decoders import decode_msgpack
 from quarterdeck.wire.terminal_text import escape_controls
 
 from .errors import ContentMissingError
@@ -155,7 +156,7 @@ class BlobStore:
     def get_manifest(self, digest: str) -> Manifest:
         """The list of that name. Raises ContentMissingError."""
         try:
-            return msgspec.msgpack.decode(self.get(digest), type=Manifest)
+            return decode_msgpack(self.get(digest), Manifest)
         except msgspec.DecodeError as error:
             raise ContentMissingError(_missing(digest)) from error
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from quarterdeck.config.places import make_private
 from quarterdeck.system.paths import real_directory
+from quarterdeck.wire.decoders import decode_msgpack
 from quarterdeck.wire.events import Redone, Rewound
 
 from .errors import ContentMissingError, FilesChangedError, RestoreError
@@ -266,7 +267,7 @@ class FileRestorer:
     def left_over(self) -> RestoreIntent | None:
         """What a process that was killed had begun."""
         try:
-            return msgspec.msgpack.decode(self._note.read_bytes(), type=RestoreIntent)
+            return decode_msgpack(self._note.read_bytes(), RestoreIntent)
         except (OSError, msgspec.DecodeError):
             return None
 

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from quarterdeck.config.places import make_private
 from quarterdeck.system.errors import GitError
 from quarterdeck.system.git.repository import find_repository
+from quarterdeck.wire.decoders import decode_msgpack
 from quarterdeck.wire.events import Checkpointed, Event
 from quarterdeck.wire.ids import TurnId
 
@@ -142,7 +143,7 @@ class TurnSnapshots:
         """What a process that was killed had kept of its turn."""
         try:
             data = (self.directory / _PENDING).read_bytes()
-            return msgspec.msgpack.decode(data, type=PendingSnapshot)
+            return decode_msgpack(data, PendingSnapshot)
         except (OSError, msgspec.DecodeError):
             return None
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.events import (
     ChildEnded,
     CompactionChanged,
@@ -190,7 +191,7 @@ def _is_afterwards(event: Event) -> bool:
 
 def _arguments(raw: Any) -> GoalDoneArguments | None:
     try:
-        return msgspec.convert(raw, GoalDoneArguments)
+        return convert(raw, GoalDoneArguments)
     except msgspec.ValidationError:
         return None
 

@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from quarterdeck.system.api import CommandSpec, EndingDeadlines
 from quarterdeck.system.errors import OperatingSystemError
 from quarterdeck.system.process import spawn
+from quarterdeck.wire.decoders import convert, decode_json
 from quarterdeck.wire.errors import LinkBrokenError, LinkClosedError, QuarterdeckError
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def read_reply(data: bytes) -> HookReply:
     if not data.strip():
         return HookReply()
     try:
-        return msgspec.json.decode(data, type=HookReply)
+        return decode_json(data, HookReply)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         shown = data[:80].decode("utf-8", "replace")
         raise HookRunError(f"its output is not a valid answer: {error} ({shown!r})") from error
@@ -128,7 +129,7 @@ async def call_function(hook: Hook, facts: Mapping[str, Any], project: str) -> H
     if answer is None:
         return HookReply()
     try:
-        return msgspec.convert(answer, HookReply)
+        return convert(answer, HookReply)
     except (msgspec.ValidationError, RecursionError) as error:
         raise HookRunError(f"its return value is not a valid answer: {error}") from error
 

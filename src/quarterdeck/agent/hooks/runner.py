@@ -17,6 +17,7 @@ from quarterdeck.policy.errors import PolicyError
 from quarterdeck.policy.gate import HookAdvice
 from quarterdeck.system.environment import PASSED_ON
 from quarterdeck.wire.conversation import TextPart
+from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
     Event,
@@ -238,7 +239,7 @@ def read_hooks(config: "Config") -> dict[HookPoint, tuple[Hook, ...]]:
 
 
 def _hook(point: HookPoint, placed: "PlacedValue") -> Hook:
-    settings = msgspec.convert(placed.value, HookSettings)
+    settings = convert(placed.value, HookSettings)
     where = placed.source.place or placed.source.layer
     if (settings.command is None) == (settings.python is None):
         raise HookError(f"a hook for {point!r} in {where} needs either 'command' or 'python'")

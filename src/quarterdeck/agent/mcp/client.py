@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 import msgspec
 from msgspec import Raw, Struct
 
+from quarterdeck.wire.decoders import convert, decode_json
 from quarterdeck.wire.errors import LinkError, RpcError
 from quarterdeck.wire.events import QuestionAnswered
 from quarterdeck.wire.rpc.errors import METHOD_NOT_FOUND
@@ -118,7 +119,7 @@ async def _discover(ask: Ask) -> McpAgreement | None:
     """What a modern server says; None: it is of the older era."""
     try:
         raw = await ask("server/discover", {"_meta": modern_meta()})
-        found = msgspec.json.decode(raw, type=DiscoverAnswer)
+        found = decode_json(raw, DiscoverAnswer)
     except RpcError as error:
         if error.code not in MODERN_ERRORS:
             return None
@@ -145,7 +146,7 @@ async def _discover(ask: Ask) -> McpAgreement | None:
 async def _initialize(ask: Ask) -> McpAgreement:
     raw = await ask("initialize", initialize_params())
     try:
-        found = msgspec.json.decode(raw, type=InitializeAnswer)
+        found = decode_json(raw, InitializeAnswer)
     except msgspec.DecodeError as error:
         raise McpError(f"its answer to 'initialize' cannot be read: {error}") from error
     if found.protocol_version not in LEGACY:
@@ -160,7 +161,7 @@ async def _initialize(ask: Ask) -> McpAgreement:
 
 def _supported(error: RpcError) -> list[str]:
     try:
-        return msgspec.convert(error.data, SupportedVersions).supported
+        return convert(error.data, SupportedVersions).supported
     except msgspec.ValidationError:
         return []
 
@@ -430,7 +431,7 @@ class McpClient:
                 self.changed.set()
             case "notifications/progress" if params is not None:
                 with suppress(msgspec.DecodeError):
-                    self._calls.progressed(msgspec.json.decode(params, type=Progress))
+                    self._calls.progressed(decode_json(params, Progress))
             case "notifications/message" if params is not None:
                 self._log_message(params)
             case _:
@@ -522,7 +523,7 @@ async def connect(
 
 def _decoded(raw: Raw, kind: type[Any]) -> Any:
     try:
-        return msgspec.json.decode(raw, type=kind)
+        return decode_json(raw, kind)
     except (msgspec.DecodeError, RecursionError) as error:
         raise McpError(f"its answer cannot be read: {error}") from error
 

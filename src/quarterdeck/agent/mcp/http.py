@@ -22,6 +22,7 @@ from quarterdeck.models.http_client import (
     VendorEventDecoder,
     read_all,
 )
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.errors import LinkBrokenError, LinkError, QuarterdeckError
 from quarterdeck.wire.rpc.frames import MALFORMED, Frame, LineSplitter, decode_frame, encode_error
 from quarterdeck.wire.rpc.stream import memory_pair
@@ -386,7 +387,7 @@ class _Exchange:
             await self._take_message(body)
             return
         try:
-            batch = msgspec.json.decode(body, type=list[msgspec.Raw])
+            batch = decode_json(body, list[msgspec.Raw])
         except MALFORMED:
             return
         for message in batch:

@@ -17,6 +17,7 @@ from msgspec import Struct, field, structs
 from quarterdeck.config.schema import McpServerSettings, Settings
 from quarterdeck.models.vendors import VENDORS
 from quarterdeck.system.file_reader import read_regular_file
+from quarterdeck.wire.decoders import convert, decode_json
 from quarterdeck.wire.events import Event, NoticePosted
 from quarterdeck.wire.tasks import cancel_tasks, start_task
 
@@ -241,7 +242,7 @@ def _read_file(
         return
     try:
         data = read_regular_file(path, _LARGEST_FILE)
-        entries = msgspec.json.decode(data, type=dict[str, Any]).get("mcpServers", {})
+        entries = decode_json(data, dict[str, Any]).get("mcpServers", {})
     except (OSError, msgspec.DecodeError, RecursionError) as error:
         problems.append(f"{path} cannot be read: {error}")
         return
@@ -250,7 +251,7 @@ def _read_file(
         return
     for name, raw in sorted(cast("dict[str, Any]", entries).items()):
         try:
-            entry = msgspec.convert(raw, _Entry)
+            entry = convert(raw, _Entry)
             if not entry.disabled:
                 definition = _of_entry(
                     _free_name(name, byname), entry, session_environment, expand, str(path)

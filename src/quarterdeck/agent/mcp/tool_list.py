@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from quarterdeck.models.model import ToolSpec
+from quarterdeck.wire.decoders import convert
 
 from ..tool_servers import ServerDefinition
 from .protocol import ListedTool, McpError
@@ -183,7 +184,7 @@ def read_tool_list(definition: ServerDefinition, listed: Iterable[Any]) -> ToolL
     problems: list[str] = []
     for raw in listed:
         try:
-            tool = msgspec.convert(raw, ListedTool)
+            tool = convert(raw, ListedTool)
         except msgspec.ValidationError as error:
             problems.append(f"a tool cannot be read: {error}")
             continue

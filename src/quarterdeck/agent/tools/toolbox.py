@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from quarterdeck.models.model import ToolSpec
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.tool_calls import ToolKind
 
 from .tool import Arguments, PreparedCall, Tool, ToolError
@@ -59,7 +60,7 @@ class ForeignTool:
         Raises:
             msgspec.DecodeError: they are none.
         """
-        return ForeignArguments(values=msgspec.json.decode(arguments, type=dict[str, Any]))
+        return ForeignArguments(values=decode_json(arguments, dict[str, Any]))
 
     async def prepare(self, arguments: Any, workspace: ToolWorkspace) -> PreparedCall:
         """Look, and say what would happen; see ``Tool.prepare``."""
@@ -89,7 +90,7 @@ class LazyTool(msgspec.Struct, frozen=True, kw_only=True):
 def shipped_tools() -> tuple[LazyTool, ...]:
     """All of them, in the order in which the model is shown them. Reads a file."""
     data = Path(__file__).with_name("shipped.json").read_bytes()
-    return msgspec.json.decode(data, type=tuple[LazyTool, ...])
+    return decode_json(data, tuple[LazyTool, ...])
 
 
 SPAWN_TOOLS = frozenset(("spawn_agent", "children"))
@@ -188,7 +189,7 @@ class Toolbox:
         try:
             if isinstance(tool, ForeignTool):
                 return tool.read(arguments or "{}")
-            return msgspec.json.decode(arguments or "{}", type=tool.arguments, strict=False)
+            return decode_json(arguments or "{}", tool.arguments, strict=False)
         except msgspec.ValidationError as error:
             raise ToolError(
                 f"The arguments of {tool.name!r} do not match its schema: {error}."

@@ -12,6 +12,7 @@ import msgspec
 from quarterdeck.fleet.errors import NoSuchRequestError
 from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.content import TextContent
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.ids import RequestId
 from quarterdeck.wire.permissions import option_of_kind
@@ -182,7 +183,7 @@ def _content(question: "QuestionAsked", word: str) -> dict[str, Any] | None:
         ((name, field),) = fields.items()
         return {name: parse_field_value(field, word)}
     try:
-        return msgspec.json.decode(word.encode(), type=dict[str, Any])
+        return decode_json(word.encode(), dict[str, Any])
     except msgspec.DecodeError:
         names = ", ".join(fields)
         raise UnclearAnswerError(f"answer with a JSON object with the keys {names}") from None

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from quarterdeck.config.places import Places, make_private
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.filelock import open_lock, release_lock, try_lock
 
@@ -88,7 +89,7 @@ class ScratchSpace:
     def read_done(self) -> int:
         """How many steps are done; 0 also if all are."""
         try:
-            done = msgspec.json.decode(self._progress.read_bytes(), type=int)
+            done = decode_json(self._progress.read_bytes(), int)
         except (OSError, msgspec.DecodeError):
             return 0
         return done if 0 < done < len(STEPS) else 0

@@ -14,6 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from quarterdeck.wire.content import TextContent
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.events import Event, RateLimited, RetryScheduled, TerminalExited
 from quarterdeck.wire.events import TerminalOutput as Output
 from quarterdeck.wire.ids import TerminalId, ToolCallId
@@ -92,7 +93,7 @@ def streamed_input(content: Iterable[ToolCallContent]) -> dict[str, Any] | None:
     if len(texts) != 1 or not texts[0].startswith("{"):
         return None
     try:
-        return msgspec.json.decode(texts[0].encode(), type=dict[str, Any])
+        return decode_json(texts[0].encode(), dict[str, Any])
     except (msgspec.DecodeError, UnicodeEncodeError):
         return None
 

@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.connection import Router
+from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.events import NoticePosted, PermissionAsked, QuestionAsked
 from quarterdeck.wire.ids import ToolCallId, new_request_id
@@ -209,7 +210,7 @@ def _response(
 def _accepted(content: dict[str, Any]) -> acp.CreateElicitationResponse:
     raw = {"action": "accept", "content": content}
     try:
-        return msgspec.convert(raw, acp.CreateElicitationResponse)
+        return convert(raw, acp.CreateElicitationResponse)
     except msgspec.ValidationError:  # no form has such a value; a wrong answer is worse than none
         return acp.CreateElicitationResponse(action="cancel")
 

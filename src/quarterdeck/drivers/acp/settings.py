@@ -11,6 +11,7 @@ from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.connection import AcpConnection
 from quarterdeck.wire.acp.errors import MalformedAnswerError
 from quarterdeck.wire.acp.methods import Method
+from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.events import Event, ModeChanged, OptionsChanged, SessionChanged
 from quarterdeck.wire.ids import ToolCallId
@@ -76,7 +77,7 @@ class AcpSettings:
     def opened(self, answer: AcpSessionResponse) -> Iterator[Event]:
         """Take what an opened session offers."""
         try:
-            self._models = msgspec.convert(answer.models or {}, _Models)
+            self._models = convert(answer.models or {}, _Models)
         except msgspec.ValidationError:
             self._models = _Models()
         self.model = self._models.current_model_id

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias, cast
 import msgspec
 from msgspec import UNSET
 
+from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.events import (
     Event,
     NoticePosted,
@@ -134,7 +135,7 @@ def compile_table(agent: str, events: Mapping[str, Any]) -> EventTable:
         BadAgentFileError: a field is unknown or wrong; names the agent and the place.
     """
     try:
-        table = msgspec.convert(dict(events), EventTable)
+        table = convert(dict(events), EventTable)
     except msgspec.ValidationError as error:
         text = f"{agent}: transports.pipe.events: {error}. docs/agents-pipe.md has every field."
         raise BadAgentFileError(text) from error

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.permissions import PermissionKind
 from quarterdeck.wire.tool_calls import ToolKind
 
@@ -167,7 +168,7 @@ def parse_patterns(where: str, table: Mapping[str, Any]) -> TerminalPatterns:
         BadAgentFileError: a field or a pattern is wrong; names the place.
     """
     try:
-        found = msgspec.convert(dict(table), TerminalPatterns)
+        found = convert(dict(table), TerminalPatterns)
     except msgspec.ValidationError as error:
         raise BadAgentFileError(f"{where}: {error}") from error
     for pattern in _patterns(found):

@@ -44,6 +44,7 @@ from quarterdeck.drivers.driver import EventSink
 from quarterdeck.journal.errors import JournalError
 from quarterdeck.policy.call import Call
 from quarterdeck.policy.foreign_calls import CallContext, call_from_tool
+from quarterdeck.wire.decoders import decode_msgpack
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
     Checkpointed,
@@ -252,7 +253,7 @@ def read_pending(directory: Path) -> PendingTurn | None:
     """What a host that was killed had noted of a session's turn in its directory; blocks."""
     try:
         data = (directory / _PENDING).read_bytes()
-        return msgspec.msgpack.decode(data, type=PendingTurn)
+        return decode_msgpack(data, PendingTurn)
     except (OSError, msgspec.DecodeError):
         return None
 

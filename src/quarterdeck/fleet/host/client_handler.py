@@ -12,6 +12,7 @@ from msgspec import Raw, Struct
 
 from quarterdeck import __version__
 from quarterdeck.terminal.viewer_events import ViewerEvent
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.errors import LinkError, QuarterdeckError, RpcError
 from quarterdeck.wire.record import encode_record
 from quarterdeck.wire.rpc import INVALID_REQUEST, MethodNotFoundError, RequestContext, RequestPeer
@@ -450,4 +451,4 @@ class ClientHandler:
 
 
 def _read(kind: type[P], params: Raw | None) -> P:
-    return msgspec.json.decode(b"{}" if params is None else params, type=kind)
+    return decode_json(b"{}" if params is None else params, kind)

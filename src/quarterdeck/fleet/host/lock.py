@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from quarterdeck.config.errors import UnusablePlaceError
 from quarterdeck.config.places import Places, make_private
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.filelock import open_lock, release_lock, try_lock
 
 from ..errors import HostError
@@ -213,7 +214,7 @@ def _lock(handle: int) -> bool:
 
 def _read(handle: int) -> LockHolder | None:
     try:
-        return msgspec.json.decode(os.pread(handle, _MOST_BYTES, 0), type=LockHolder)
+        return decode_json(os.pread(handle, _MOST_BYTES, 0), LockHolder)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 

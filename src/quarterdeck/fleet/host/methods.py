@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 from msgspec import Raw, Struct, defstruct
 
+from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.errors import QuarterdeckError, RpcError
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.values import Value
@@ -102,7 +103,7 @@ def decode_error(answer: RpcError) -> Exception:
     if answer.code != REFUSED:
         return answer
     try:
-        fault = msgspec.convert(answer.data, ErrorAnswer)
+        fault = convert(answer.data, ErrorAnswer)
     except msgspec.ValidationError:
         return answer
     kind = next((found for name in fault.classes if (found := _class(name))), FleetError)

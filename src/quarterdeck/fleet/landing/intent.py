@@ -23,6 +23,7 @@ from quarterdeck.system.git.references import (
     update_references,
 )
 from quarterdeck.system.git.repository import GitRepository, expect_repository
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.private_files import write_private
 from quarterdeck.wire.worktrees import ChangeCounts, LandingMethod
 
@@ -271,7 +272,7 @@ def recover_landings(directory: Path) -> list[RecoveredLanding]:
     found: list[RecoveredLanding] = []
     for note in sorted(directory.glob("*.json")):
         try:
-            intent = msgspec.json.decode(note.read_bytes(), type=LandingIntent)
+            intent = decode_json(note.read_bytes(), LandingIntent)
         except (OSError, msgspec.MsgspecError) as error:
             _log.warning("the note of a landing %s cannot be read: %s", note, error)
             continue

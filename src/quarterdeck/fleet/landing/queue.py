@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from quarterdeck.wire.clock import read_wall_clock
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import ChangesLanded
 from quarterdeck.wire.ids import SessionId, new_request_id
@@ -150,7 +151,7 @@ def _read_all(directory: Path) -> list[LandingQueueInfo]:
     found: list[LandingQueueInfo] = []
     for path in sorted(directory.glob("*.json")):
         try:
-            found.append(msgspec.json.decode(path.read_bytes(), type=LandingQueueInfo))
+            found.append(decode_json(path.read_bytes(), LandingQueueInfo))
         except (OSError, msgspec.MsgspecError) as error:
             _log.warning("the landing queue %s cannot be read: %s", path, error)
     return found

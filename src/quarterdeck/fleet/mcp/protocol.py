@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from quarterdeck import __version__
+from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.rpc.errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -107,7 +108,7 @@ class McpEndpoint:
         if method != "notifications/cancelled":
             return
         try:
-            cancelled = msgspec.convert(params, _Cancelled)
+            cancelled = convert(params, _Cancelled)
         except msgspec.ValidationError:
             return  # no one waits for an answer to a notification
         if (task := self._running.get(cancelled.request_id)) is not None:
@@ -143,13 +144,13 @@ class McpEndpoint:
     async def _result(self, method: str, params: Any) -> Message:
         match method:
             case "initialize":
-                return self._initialize(msgspec.convert(params, _Initialize))
+                return self._initialize(convert(params, _Initialize))
             case "ping":
                 return {}
             case "tools/list":
                 return {"tools": await asyncio.to_thread(self._list)}
             case "tools/call":
-                return await self._call(msgspec.convert(params, _Call))
+                return await self._call(convert(params, _Call))
             case _:
                 raise _RefusedError(METHOD_NOT_FOUND, f"there is no method {method!r}")
 

@@ -8,6 +8,7 @@ import msgspec
 
 from quarterdeck.agent.tools.tool import Arguments, read_description
 from quarterdeck.agent.tools.toolbox import schema_of
+from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.errors import QuarterdeckError
 
 __all__ = ["FleetTool", "FleetToolResult", "Toolset", "failed_result"]
@@ -69,7 +70,7 @@ class Toolset(Generic[S]):
         """
         tool = self.tools[name]
         try:
-            given = msgspec.convert(arguments, tool.arguments, strict=False)
+            given = convert(arguments, tool.arguments, strict=False)
         except msgspec.ValidationError as error:
             return failed_result(
                 f"The arguments of {name!r} do not match its schema: {error}. Correct them."

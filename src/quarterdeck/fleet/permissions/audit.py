@@ -17,6 +17,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
 from quarterdeck.policy.permission_options import choice_of
+from quarterdeck.wire.decoders import json_decoder
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
     GrantRevoked,
@@ -103,8 +104,8 @@ class _Trailer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     head: str
 
 
-_header, _line = msgspec.json.encode(_Header()), msgspec.json.Decoder(_Line)
-_trailer = msgspec.json.Decoder(_Trailer)
+_header, _line = msgspec.json.encode(_Header()), json_decoder(_Line)
+_trailer = json_decoder(_Trailer)
 
 
 def load_audit_key(path: Path) -> bytes:

@@ -12,6 +12,7 @@ from quarterdeck.journal import Journal
 from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.grants import Grant, GrantStore
 from quarterdeck.wire.clock import read_wall_clock
+from quarterdeck.wire.decoders import json_decoder
 from quarterdeck.wire.events import (
     GrantRevoked,
     PermissionAnswered,
@@ -43,7 +44,7 @@ __all__ = [
 ]
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Grant)
+_decoder = json_decoder(Grant)
 
 
 class GrantsProjection:

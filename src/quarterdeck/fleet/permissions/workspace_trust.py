@@ -15,6 +15,7 @@ from quarterdeck.config.places import Places
 from quarterdeck.config.trust import TrustStore
 from quarterdeck.config.workspace import FOLDER, find_workspace
 from quarterdeck.system.file_reader import read_regular_file
+from quarterdeck.wire.decoders import convert, decode_json
 
 __all__ = [
     "INSTRUCTION_FILES",
@@ -139,8 +140,8 @@ def _servers(root: Path) -> str:
     """The names of the servers in a project's file; empty if it cannot be read."""
     try:
         data = read_regular_file(root / MCP_FILE, _MOST_BYTES)
-        found = msgspec.json.decode(data, type=dict[str, Any])
-        names = list(msgspec.convert(found.get("mcpServers", {}), dict[str, Any]))
+        found = decode_json(data, dict[str, Any])
+        names = list(convert(found.get("mcpServers", {}), dict[str, Any]))
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return ""
     return f": {', '.join(names[:_MOST])}" if names else ""

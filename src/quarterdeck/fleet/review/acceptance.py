@@ -24,6 +24,7 @@ from quarterdeck.config.places import make_private
 from quarterdeck.system.errors import GitError, GitUnsafeError
 from quarterdeck.system.git.object_store import GitEntry
 from quarterdeck.system.git.repository import GitRepository, expect_repository
+from quarterdeck.wire.decoders import decode_msgpack
 
 from .api import ReviewDecision
 from .errors import ChangedMeanwhileError, ReviewError
@@ -169,7 +170,7 @@ class ReviewOperations:
     def _read(self) -> list[ReviewOperation]:
         try:
             data = (self._directory / _FILE).read_bytes()
-            return msgspec.msgpack.decode(data, type=list[ReviewOperation])
+            return decode_msgpack(data, list[ReviewOperation])
         except (OSError, msgspec.DecodeError):
             return []
 

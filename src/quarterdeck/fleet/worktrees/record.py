@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from quarterdeck.system.errors import GitError
+from quarterdeck.wire.decoders import decode_json, decode_msgpack
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.private_files import make_private_directory
 from quarterdeck.wire.worktrees import Worktree
@@ -104,7 +105,7 @@ class WorktreeRecords:
         """The ignored files that were copied into a worktree."""
         try:
             data = (self._made / f"{_key(path)}.files").read_bytes()
-            return {one.path: one for one in msgspec.msgpack.decode(data, type=list[IncludedFile])}
+            return {one.path: one for one in decode_msgpack(data, list[IncludedFile])}
         except (OSError, msgspec.DecodeError):
             return {}
 
@@ -136,7 +137,7 @@ def _key(path: str) -> str:
 
 def _read(path: Path, kind: type[T]) -> T | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return decode_json(path.read_bytes(), kind)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 

@@ -17,6 +17,7 @@ from msgspec import Meta, field
 
 from quarterdeck.models.errors import ModelSetupError
 from quarterdeck.models.model import ModelStop
+from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.errors import NewerVersionError
 from quarterdeck.wire.usage import TokenUsage
 from quarterdeck.wire.values import Value
@@ -362,6 +363,6 @@ def _check_variables(value: object, where: str) -> None:
 
 def _convert(raw: object, kind: type[_T], where: str) -> _T:
     try:
-        return msgspec.convert(raw, kind)
+        return convert(raw, kind)
     except msgspec.ValidationError as error:
         raise ScriptError(f"{where}: {error}") from error

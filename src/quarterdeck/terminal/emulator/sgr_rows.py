@@ -10,7 +10,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from msgspec.json import Decoder
+from quarterdeck.wire.decoders import json_decoder
 
 from .api import BLANK, PLAIN, Color, GridRow, GridSpan, Style
 
@@ -49,7 +49,7 @@ _FEW = 4
 _text = attrgetter("text")
 _MANY = 64
 """Styles from which on reading them all at once pays; a picture has thousands, each of its own."""
-_DECODER = Decoder(list[Style])
+_DECODER = json_decoder(list[Style])
 _styles: dict[str, Style] = {"": PLAIN}
 """What a run of sequences that follows a reset means; the same for every screen."""
 _spans: dict[str, GridSpan] = {}

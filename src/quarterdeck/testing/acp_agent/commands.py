@@ -17,6 +17,7 @@ from msgspec import Struct
 from quarterdeck.testing.disk_actions import DiskAction, parse_action, parse_sneak
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.content import ImageContent, text
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.permissions import PermissionOption, Selected
 from quarterdeck.wire.settings import Command, PlanEntry
@@ -121,7 +122,7 @@ class _Change(Struct, frozen=True, forbid_unknown_fields=True):
 
 async def _change(work: PromptRun, rest: str) -> None:
     """Changes a file with permission, as JSON says; a denial ends the turn."""
-    change = msgspec.json.decode(rest, type=_Change)
+    change = decode_json(rest, _Change)
     path = Path.cwd() / change.path
     before = await asyncio.to_thread(path.read_text)
     if change.old is not None and change.old not in before:

@@ -7,6 +7,7 @@ import msgspec
 
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.content import text
+from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.errors import RpcError
 from quarterdeck.wire.permissions import PermissionOption, Selected
 from quarterdeck.wire.tool_calls import TerminalItem
@@ -203,7 +204,7 @@ async def _forge(work: PromptRun, rest: str) -> None:
         else:
             asked = acp.RequestPermissionRequest(
                 session_id=work.session.id,
-                tool_call=msgspec.convert(step["request"], acp.ToolCallDetails),
+                tool_call=convert(step["request"], acp.ToolCallDetails),
                 options=(_YES, *(_more(one) for one in step.get("more", ())), _NO),
             )
             answer = await work.connection.call(acp.SESSION_REQUEST_PERMISSION, asked)

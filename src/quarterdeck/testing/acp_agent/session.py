@@ -5,6 +5,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, field
 
+from quarterdeck.wire.decoders import decode_json
+
 __all__ = ["FakeExchange", "FakeSessions", "SavedSession"]
 
 
@@ -51,7 +53,7 @@ class FakeSessions:
             return self._live[id_]
         if self._directory is None or not (path := self._path(id_)).is_file():
             return None
-        saved = self._live[id_] = msgspec.json.decode(path.read_bytes(), type=SavedSession)
+        saved = self._live[id_] = decode_json(path.read_bytes(), SavedSession)
         return saved
 
     def all(self) -> list[SavedSession]:
@@ -59,7 +61,7 @@ class FakeSessions:
         known = dict(self._live)
         if self._directory is not None and self._directory.is_dir():
             for path in sorted(self._directory.glob("*.json")):
-                saved = msgspec.json.decode(path.read_bytes(), type=SavedSession)
+                saved = decode_json(path.read_bytes(), SavedSession)
                 known.setdefault(saved.id, saved)
         return list(known.values())
 

@@ -20,6 +20,7 @@ from quarterdeck.models.script.question import ScriptConversation, ScriptQuestio
 from quarterdeck.models.script.tools import OfferedTool
 from quarterdeck.testing.wires.wire import ReplyEncoder, ServerWire, event, objects, table, text_of
 from quarterdeck.wire.conversation import Part, TextPart, ThinkingPart, ToolUsePart
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.usage import TokenUsage
 
 __all__ = ["GeminiWire"]
@@ -180,7 +181,7 @@ def _part(part: Part) -> dict[str, Any] | None:
 
 def _call(id: str, name: str, arguments: str) -> dict[str, Any] | None:
     try:
-        args = msgspec.json.decode(arguments or "{}", type=dict[str, Any])
+        args = decode_json(arguments or "{}", dict[str, Any])
     except msgspec.DecodeError:
         return None
     call = {"id": f"fc_{id}", "name": name, "args": args}

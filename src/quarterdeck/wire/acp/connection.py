@@ -10,8 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast, overload
 
 from msgspec import DecodeError, Raw, ValidationError
-from msgspec.json import Decoder, Encoder
+from msgspec.json import Encoder
 
+from ..decoders import json_decoder
 from ..errors import RpcError
 from ..rpc.errors import INVALID_REQUEST, MethodNotFoundError
 from ..rpc.handler import RpcLimits
@@ -23,6 +24,8 @@ from .schema import INITIALIZE, SESSION_UPDATE, SessionNotification, UnknownUpda
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
+
+    from msgspec.json import Decoder
 
     from ..errors import LinkError
     from ..rpc.handler import Observer, RequestContext
@@ -83,7 +86,7 @@ def decode(type: type[T], raw: bytes | Raw | None) -> T:
     """
     decoder = _decoders.get(type)
     if decoder is None:
-        decoder = _decoders[type] = Decoder(type)
+        decoder = _decoders[type] = json_decoder(type)
     try:
         return decoder.decode(b"{}" if raw is None else raw)
     except ValidationError:
@@ -102,7 +105,7 @@ def decode_update(raw: bytes | Raw | None) -> SessionNotification:
     # The hot path of every client: the decoder itself, without the way through ``decode``.
     global _read_update
     if _read_update is None:
-        _read_update = Decoder(SessionNotification).decode
+        _read_update = json_decoder(SessionNotification).decode
     try:
         return _read_update(raw or b"{}")
     except ValidationError:

@@ -10,8 +10,9 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeGuard, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from msgspec import Raw, Struct, UnsetType, ValidationError, convert, json, structs
+from msgspec import Raw, Struct, UnsetType, ValidationError, json, structs
 
+from ..decoders import convert
 from .leniency import Leniency
 from .schema import leniency
 

@@ -17,6 +17,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from quarterdeck.wire.errors import LinkBrokenError, LinkBusyError, LinkError, RpcError
 from quarterdeck.wire.rpc.errors import INTERNAL_ERROR, FrameTooLargeError
 
+from ..decoders import decode_json, json_decoder
+
 if TYPE_CHECKING:
     from quarterdeck.wire.rpc.handler import Observers, RequestId, RpcCounters, RpcLimits
     from quarterdeck.wire.rpc.stream import ByteStream
@@ -98,7 +100,7 @@ class _Error(Struct, tag_field="jsonrpc", tag="2.0", gc=False):
 
 _encode = msgspec.json.Encoder().encode
 
-decode_frame = msgspec.json.Decoder(Frame).decode
+decode_frame = json_decoder(Frame).decode
 """Decode one line. Raises one of ``MALFORMED``."""
 
 
@@ -189,9 +191,9 @@ def identify(line: bytes) -> tuple[RequestId, bool]:
     Raises:
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: the line is no JSON at all.
     """
-    msgspec.json.decode(line, type=Raw)
+    decode_json(line, Raw)
     try:
-        found = msgspec.json.decode(line, type=_Identity)
+        found = decode_json(line, _Identity)
     except msgspec.ValidationError:
         return None, False
     is_response = not found.method and bool(found.result or found.error)
@@ -336,7 +338,7 @@ class Outbox:
 
 
 _NULL = Raw(b"null")
-_decode_error = msgspec.json.Decoder(ErrorBody).decode
+_decode_error = json_decoder(ErrorBody).decode
 
 
 class PendingRequests:

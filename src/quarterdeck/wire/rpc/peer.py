@@ -53,6 +53,8 @@ from quarterdeck.wire.rpc.handler import (
 )
 from quarterdeck.wire.tasks import start_task
 
+from ..decoders import json_decoder
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Iterator
 
@@ -75,7 +77,7 @@ class _CancelParams(Struct):
     requestId: int | float | str | None
 
 
-_decode_cancel = msgspec.json.Decoder(_CancelParams).decode
+_decode_cancel = json_decoder(_CancelParams).decode
 
 
 class Dispatcher:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.errors import QuarterdeckError
 
 from ..custom_widgets.library import CustomWidgetError, WidgetLibrary
@@ -236,7 +237,7 @@ def _widget(app: "Workbench", words: str) -> tuple[str, dict[str, Any]]:
         raise RefusedCallError(f"no widget {widget!r}; choose from {names}")
     if rest.startswith("{"):
         try:
-            return widget, msgspec.json.decode(rest, type=dict[str, Any])
+            return widget, decode_json(rest, dict[str, Any])
         except msgspec.DecodeError as error:
             raise RefusedCallError(f"options are not valid JSON: {error}") from error
     options: dict[str, Any] = {}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.private_files import write_private
 
@@ -79,7 +80,7 @@ class WidgetLibrary:
     def scan(self) -> "WidgetLibrary":
         """Read the folders and what was approved. Blocks; never raises for what is in them."""
         try:
-            self._file = msgspec.json.decode(self._path.read_bytes(), type=_File)
+            self._file = decode_json(self._path.read_bytes(), _File)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             self._file = _File()  # nothing counts as approved then
         self.sources = {one.name: one for one in _read_all(self.folder)}

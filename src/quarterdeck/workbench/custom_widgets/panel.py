@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import msgspec
 from textual.widgets import Static
 
+from quarterdeck.wire.decoders import convert, decode_json
+
 from ..panels.panel import Panel, PanelOptions
 from ..sanitize import sanitize_text
 from . import loader
@@ -153,7 +155,7 @@ class CustomPanel(Panel):
             return self._state
         try:
             state = self._inner.remember()
-            return msgspec.json.decode(msgspec.json.encode(state), type=dict[str, Any])
+            return decode_json(msgspec.json.encode(state), dict[str, Any])
         except Exception as error:
             self.fail(error)
             return {}
@@ -207,7 +209,7 @@ class CustomPanel(Panel):
     def _made(self, source: WidgetSource) -> Panel:
         kind = load_widget(source, cast("Any", super()).app)
         try:
-            options = msgspec.convert(self.options or {}, kind.options_type)
+            options = convert(self.options or {}, kind.options_type)
         except msgspec.ValidationError as error:
             raise CustomWidgetError(f"invalid options in the layout: {error}") from error
         made = kind(self.context, options)

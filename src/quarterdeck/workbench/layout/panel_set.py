@@ -5,8 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.errors import QuarterdeckError
 
 from ..rendering.glyphs import RUNNING
@@ -233,7 +232,7 @@ class PanelSet:
         return remade
 
     def _options(self, node: PanelNode) -> Any:
-        return msgspec.convert(node.options, self._kinds[node.widget].load().options_type)
+        return convert(node.options, self._kinds[node.widget].load().options_type)
 
 
 def _is_same(old: PanelNode, new: PanelNode | None) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.errors import QuarterdeckError
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def parse_layout(data: object, kinds: "Mapping[str, PanelKind] | None" = None) -
             "version", f"{version} is newer than {VERSION}, the latest that this version supports"
         )
     try:
-        layout = msgspec.convert(data, Layout)
+        layout = convert(data, Layout)
     except msgspec.ValidationError as error:
         raise _field_error(str(error)) from error
     _check(layout, kinds)
@@ -307,7 +308,7 @@ def _check_panel(
             f"{path}.widget", f"no widget {node.widget!r}; choose from {', '.join(sorted(kinds))}"
         )
     try:
-        msgspec.convert(node.options, kind.load().options_type)
+        convert(node.options, kind.load().options_type)
     except msgspec.ValidationError as error:
         wrong = _field_error(str(error))
         raise LayoutError(

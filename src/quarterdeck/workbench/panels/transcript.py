@@ -9,6 +9,7 @@ import msgspec
 from textual.app import ComposeResult
 
 from quarterdeck.version import __version__
+from quarterdeck.wire.decoders import convert
 
 from ..rendering.lines import Line, plain, wrap
 from ..sanitize import sanitize_text
@@ -156,7 +157,7 @@ class TranscriptPanel(Panel):
     def recall(self, state: dict[str, Any]) -> None:
         """See ``Panel``."""
         with suppress(msgspec.ValidationError):
-            self._saved_places = msgspec.convert(state.get("read", {}), dict[str, TranscriptSpot])
+            self._saved_places = convert(state.get("read", {}), dict[str, TranscriptSpot])
 
     def go_to(self, seq: int) -> None:
         """Show a record of the transcript, if its view can do that."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.errors import QuarterdeckError
 
 from ..panels.kinds import KINDS
@@ -250,7 +251,7 @@ def _bound(name: str, value: Any, commands: Collection[str], places: Collection[
         line = _Line(command=command, words=words.strip())
     else:
         try:
-            line = msgspec.convert(value, _Line)
+            line = convert(value, _Line)
         except msgspec.ValidationError as error:
             raise KeyBindingError(f"{name!r}: {error}") from error
     check_key(key, line.when, places)

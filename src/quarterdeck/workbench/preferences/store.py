@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.errors import QuarterdeckError
 
 from ..rendering.glyphs import SignLevel
@@ -206,7 +207,7 @@ def load_preferences(places: "Places", cwd: str, environ: Mapping[str, str]) -> 
     preferences.signs = choose_sign_level("auto", environ)
     try:
         data = _choices_file(places).read_bytes()
-        preferences.choices = msgspec.json.decode(data, type=SavedPreferences)
+        preferences.choices = decode_json(data, SavedPreferences)
     except FileNotFoundError:
         pass
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -236,7 +237,7 @@ def note_first_steps(places: "Places", steps: Iterable[str]) -> None:
     preferences = Preferences(places=places)
     try:
         data = _choices_file(places).read_bytes()
-        preferences.choices = msgspec.json.decode(data, type=SavedPreferences)
+        preferences.choices = decode_json(data, SavedPreferences)
     except FileNotFoundError:
         pass
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):

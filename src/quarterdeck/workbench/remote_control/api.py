@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from quarterdeck.wire.decoders import convert
+
 from . import RefusedCallError
 
 if TYPE_CHECKING:
@@ -124,7 +126,7 @@ class ScreenController:
         if found is None:
             raise RefusedCallError(f"unknown call {name!r}; choose from {', '.join(sorted(calls))}")
         try:
-            arguments_type = msgspec.convert(dict(arguments), found.arguments_type)
+            arguments_type = convert(dict(arguments), found.arguments_type)
         except msgspec.ValidationError as error:
             raise RefusedCallError(f"{name}: {error}") from error
         async with self._turn:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, cast
 
-from quarterdeck.wire.call_text import CallText, describe_call, describe_exit
+from quarterdeck.wire.event_text import CallText, describe_call, describe_exit
 from quarterdeck.wire.terminal_text import count_noun
 from quarterdeck.wire.tool_calls import Diff
 

@@ -18,6 +18,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Checkbox, Input, Label, RadioButton, RadioSet
 
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.events import QuestionAsked
 
 from ..sanitize import sanitize_line, sanitize_text
@@ -466,6 +467,6 @@ def _as_line(value: object) -> str:
 def _read(saved: str) -> dict[str, Any]:
     """What was kept; nothing where it cannot be understood."""
     try:
-        return msgspec.json.decode(saved, type=dict[str, Any]) if saved else {}
+        return decode_json(saved, dict[str, Any]) if saved else {}
     except msgspec.MsgspecError:
         return {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 
 from quarterdeck.policy.modes import MODES
+from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.session_options import SessionLimits, SessionOptions
 from quarterdeck.wire.settings import Effort
@@ -88,7 +89,7 @@ def parse_option_text(text: str, **fields: Any) -> SessionOptions:
             raise OptionTextError(f"options: write {word!r} as name=value")
         _put(given, name, value)
     try:
-        return msgspec.convert(given, SessionOptions, strict=False)
+        return convert(given, SessionOptions, strict=False)
     except msgspec.ValidationError as error:
         raise OptionTextError(f"options: {error}") from error
 
@@ -124,7 +125,7 @@ def parse_limits(typed: Mapping[str, str | None], also: SessionLimits) -> Sessio
         if getattr(also, name) is not None:
             raise OptionTextError(f"limits.{name}: is in the options as well; fill in only one")
         try:
-            limits = msgspec.convert({name: text}, SessionLimits, strict=False)
+            limits = convert({name: text}, SessionLimits, strict=False)
         except msgspec.ValidationError:
             kind = "a number" if name in ("cost", "seconds") else "a whole number"
             raise OptionTextError(f"limits.{name}: must be {kind}, not {text!r}") from None

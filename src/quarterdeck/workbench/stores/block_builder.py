@@ -9,10 +9,15 @@ from typing import Any, Literal, assert_never
 
 from msgspec import UNSET
 
-from quarterdeck.wire.call_text import find_exit_status
 from quarterdeck.wire.content import ContentBlock, ImageContent, read_image_facts
 from quarterdeck.wire.conversation import TextPart
-from quarterdeck.wire.event_text import NameFinder, Severity, describe_content, describe_event
+from quarterdeck.wire.event_text import (
+    NameFinder,
+    Severity,
+    describe_content,
+    describe_event,
+    find_exit_status,
+)
 from quarterdeck.wire.events import (
     Checkpointed,
     ChildEnded,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec import Struct
 
+from quarterdeck.wire.decoders import convert
+
 from ..layout.files import UnusableLayoutError, builtin_layout, read_json_file
 from ..layout.spec import Layout, LayoutError, dump_layout, parse_layout
 
@@ -131,7 +133,7 @@ def _decoded(data: object) -> _File:
     version = cast("dict[str, object]", data).get("version") if isinstance(data, dict) else None
     if isinstance(version, int) and version > _VERSION:
         raise UnusableLayoutError(f"written by a newer version ({version})")
-    return msgspec.convert(data, _File)
+    return convert(data, _File)
 
 
 def _optional(data: dict[str, Any] | None, kinds: "Mapping[str, PanelKind]") -> Layout | None:

@@ -16,6 +16,7 @@ from quarterdeck.system.api import FileIdentity
 from quarterdeck.system.errors import NoSuchPathError, OperatingSystemError
 from quarterdeck.system.files import LocalFiles
 from quarterdeck.system.paths import Roots
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.errors import QuarterdeckError
 
 from ...sanitize import sanitize_text
@@ -286,7 +287,7 @@ class UnsavedCopies:
     def find(self, path: str) -> UnsavedCopy | None:
         """The copy for a path; None where there is none that can be read."""
         try:
-            copy = msgspec.json.decode(self._file(path).read_bytes(), type=UnsavedCopy)
+            copy = decode_json(self._file(path).read_bytes(), UnsavedCopy)
         except (OSError, msgspec.MsgspecError):
             return None
         return copy if copy.path == _spelled(path) else None

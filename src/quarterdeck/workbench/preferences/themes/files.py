@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
+
+from quarterdeck.wire.decoders import convert
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -129,7 +130,7 @@ def _read(path: Path, scope: ThemeScope) -> FoundTheme:
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
             raise ValueError(f"it is longer than {_MOST_BYTES} bytes")
-        theme = msgspec.convert(tomllib.loads(data.decode("utf-8")), ThemeFile)
+        theme = convert(tomllib.loads(data.decode("utf-8")), ThemeFile)
     except (OSError, ValueError) as error:  # TOML, UTF-8 and msgspec raise kinds of ValueError
         return FoundTheme(name=path.stem, scope=scope, path=path, error=str(error))
     css, renamed = _rename_selectors(theme.css)
