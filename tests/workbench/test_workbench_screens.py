@@ -374,6 +374,17 @@ async def test_leaving_ends_no_agent(tmp_path: Path):
     assert fleet.infos[fleet.find("ann")].state == "running"
 
 
+@pytest.mark.parametrize("opens", ["f1", "ctrl+t", "ctrl+p"])
+async def test_a_dialog_does_not_keep_one_from_quitting(tmp_path: Path, opens: str):
+    fleet = FakeFleet()
+    await begin(fleet, "ann")
+    async with opened(fleet, tmp_path) as (app, pilot):
+        await pilot.press(opens)
+        await until(pilot, lambda: len(app.screen_stack) == 2)
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: not app.is_running)
+
+
 @pytest.mark.parametrize("key", ["f2", "f3", "f4"])
 async def test_a_key_right_after_one_that_moves_the_focus_is_for_the_new_place(
     tmp_path: Path, key: str

@@ -115,20 +115,18 @@ def spawn_by_form(screen: Pane, name: str, task: str, model: str) -> None:
     screen.press(task)
     screen.shows(task)
     for hint, text in (
+        ("any name that the agent takes", model),
+        ("what it may do without asking", "full-auto"),
         ("where it works", ""),
         ("how you call it", name),
-        ("the agent's own name", model),
-        ("choose: read-only", "full-auto"),
-        ("choose: off", ""),
+        ("how much the model thinks", ""),
+        ("one that exists", "new"),
     ):
         screen.press("Tab")
         screen.shows(hint)  # what is typed goes to the field that has the focus by now
         if text:
             screen.press(text)
             screen.shows(text[-20:])
-    screen.press("Tab")
-    screen.shows("choose: new")
-    screen.press("Down")
     screen.shows("which is checked out")  # the base is asked for: it is a new one
     screen.press("C-s")
     soon(lambda: "start an agent" not in screen.text(), what=screen.text())
@@ -180,6 +178,7 @@ def land_both(screen: Pane, project: Path) -> None:
     screen.press("L")
     screen.shows("land 2 agents")
     screen.shows("update those in")
+    screen.shows("ctrl+s land")
     screen.press("C-s")
     screen.shows("esc close ─")
     screen.shows("1. ann  ✓ landed on main")
@@ -192,6 +191,7 @@ def land_both(screen: Pane, project: Path) -> None:
     command(screen, "/land bob")
     screen.shows("─ land ─")
     screen.shows("update those in")
+    screen.shows("ctrl+s land")
     screen.press("C-s")
     screen.shows("1. bob  ✓ landed on main")
     screen.press("Escape")
@@ -221,7 +221,7 @@ def test_two_agents_meet_in_a_function_and_both_land(tmp_path: Path):
         for name in ("bob", "ann"):
             screen.shows(f"{name} ○ idle")
             command(screen, "/kill")
-            screen.shows(f"{name} ✗ killed")
+            screen.shows(f"{name} ⊘ stopped")
             screen.press("C-b")
         soon(lambda: not worktrees(screen, project))
         assert git(project, "branch", "--format=%(refname:short)") == "main\n"  # all is on it

@@ -56,7 +56,8 @@ WORKBENCH_BINDINGS: list[BindingType] = [
     Binding("f11", "command('settings')", "show and change settings"),
     Binding("ctrl+r", "command('retry')", "retry an agent that failed"),
     Binding("f12", "command('demo')", "run the demo; no API key needed"),
-    Binding("ctrl+q", "quit", "quit; agents keep running"),
+    # With priority: it quits from a dialog too.
+    Binding("ctrl+q", "quit", "quit; agents keep running", priority=True),
 ]
 MAIN_SCREEN_ACTIONS = frozenset(
     {"help", "answer", "beside", "spawn", "stop", "unfold", "go", "cycle", "tab", "resize"}

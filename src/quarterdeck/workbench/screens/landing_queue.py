@@ -45,6 +45,7 @@ _SIGNS: dict[LandingState, tuple[str, str]] = {
     "interrupted": (f"{glyphs.STOPPED} interrupted", "warning"),
 }
 _KEYS = "ctrl+s land · tab next field · esc cancel"
+_LOADING_KEYS = "tab next field · esc cancel"
 _RUNNING_KEYS = "ctrl+x stop the queue · esc close, it goes on"
 
 
@@ -105,7 +106,7 @@ class LandingQueueScreen(ModalScreen[None]):
         count = len(self._agents)
         with Vertical(id="box") as box:
             box.border_title = f"land {count} agents, one after the other" if count > 1 else "land"
-            box.border_subtitle = _KEYS
+            box.border_subtitle = _LOADING_KEYS
             with VerticalScroll():
                 yield FactsView()
                 yield FieldRow("into", Input(id="into"))
@@ -171,6 +172,7 @@ class LandingQueueScreen(ModalScreen[None]):
                 self._ask(preview)
         self._is_read = True
         if self._queue is None and not self._is_starting:
+            self.query_one("#box").border_subtitle = _KEYS
             self._show(facts)
 
     def _ask(self, preview: LandingPreview) -> None:
