@@ -128,7 +128,8 @@ def _format_words(text: str) -> str:
 
 
 def _options(command: click.Command, context: click.Context) -> Iterator[str]:
-    for parameter in command.get_params(context):
+    # Click keeps the help option of a command as it first was; here it is one that is new.
+    for parameter in (*command.params, click.Command(None).get_help_option(context)):
         if not isinstance(parameter, click.Option):
             continue
         if (record := parameter.get_help_record(context)) is not None:
