@@ -127,7 +127,8 @@ def spawn_by_form(screen: Pane, name: str, task: str, model: str) -> None:
         if text:
             screen.press(text)
             screen.shows(text[-20:])
-    screen.shows("which is checked out")  # the base is asked for: it is a new one
+    screen.press("Tab")
+    screen.shows("that the new worktree starts from")
     screen.press("C-s")
     soon(lambda: "start an agent" not in screen.text(), what=screen.text())
 
