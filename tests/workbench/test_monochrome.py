@@ -1,8 +1,10 @@
 """Nothing is said by colour alone: without any colour, signs, words and weights tell it."""
 
 import asyncio
+import re
 import shutil
 import tempfile
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -15,6 +17,7 @@ from quarterdeck.fleet.api import AgentInfo
 from quarterdeck.wire.ids import new_session_id
 from quarterdeck.workbench.preferences.themes.apply import apply_theme
 from quarterdeck.workbench.preferences.themes.files import find_theme
+from quarterdeck.workbench.rendering import glyphs
 from quarterdeck.workbench.stores.roster import state_symbol
 from tests.support.all_states import STATES
 from tests.support.screen_strips import render_screen
@@ -53,6 +56,36 @@ def line_with(stage: Stage, words: str) -> str:
     found = [line for line in cells(stage) if words in line]
     assert found, f"{words!r} in\n" + "\n".join(cells(stage))
     return found[0]
+
+
+_WRITTEN = {"·", "…"}
+"""Punctuation between words of a sentence, where a name would be harder to read."""
+
+
+def test_signs_are_written_by_their_names():
+    room = Path(glyphs.__file__).parent.parent
+    signs = {*glyphs.ASCII_SIGNS, *glyphs.BAR_EIGHTHS} - _WRITTEN
+    found = [
+        f"{file.relative_to(room)}:{token.start[0]}: {token.string}"
+        for file in sorted(room.rglob("*.py"))
+        if file != Path(glyphs.__file__)
+        for token in strings_of(file)
+        if signs & set(token.string)
+    ]
+    assert not found, "use the names of rendering/glyphs.py:\n" + "\n".join(found)
+
+
+def strings_of(file: Path) -> Iterator[tokenize.TokenInfo]:
+    """The strings of a module; texts about the code, and ranges of characters, are none."""
+    before = tokenize.NEWLINE
+    with file.open(encoding="utf-8") as lines:
+        for token in tokenize.generate_tokens(lines.readline):
+            is_alone = before in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+            is_range = re.search(r"\[.*.-..*\]", token.string)
+            if token.type == tokenize.STRING and not is_alone and not is_range:
+                yield token
+            if token.type not in (tokenize.COMMENT, tokenize.NL):
+                before = token.type
 
 
 def test_each_state_of_an_agent_has_a_sign_and_those_that_share_one_are_one_word():

@@ -16,6 +16,7 @@ from ..stores.blocks import (
     TextBlock,
     ToolBlock,
 )
+from . import glyphs
 from .agent_rows import format_money
 from .calls import call_lines, format_counts, format_duration, run_lines
 from .lines import READING_WIDTH, Line, Span, clip, indented, width_of, wrap
@@ -30,10 +31,14 @@ _NOTE_SIGNS = {
     "quiet": ("·", "faint"),
     "info": ("i", "text"),
     "warning": ("!", "warning"),
-    "error": ("✗", "bad"),
+    "error": (glyphs.FAILED, "bad"),
     "question": ("?", "asking"),
 }
-_PLAN_SIGNS = {"pending": "☐", "in_progress": "◐", "completed": "☑"}
+_PLAN_SIGNS = {
+    "pending": glyphs.PLAN_OPEN,
+    "in_progress": glyphs.PLAN_BEGUN,
+    "completed": glyphs.PLAN_DONE,
+}
 _FOLDED_LINES = 12
 _FOLDED_TEXT = 1_500
 """Lines and characters of a prompt or a note that is folded."""
@@ -105,7 +110,9 @@ def block_lines(block: ShownBlock, width: int) -> list[Line]:
             return _thought(block, width)
         case TextBlock(kind="user"):
             text = sanitize_text(block.text)
-            return fill_prompt(_signed(("❯", "prompt-sign"), text, "prompt", width), 0, width)
+            return fill_prompt(
+                _signed((glyphs.PROMPT, "prompt-sign"), text, "prompt", width), 0, width
+            )
         case TextBlock():
             return markdown_lines(sanitize_text(block.text).strip("\n"), width)
         case ToolBlock():
@@ -147,7 +154,7 @@ def _prompt(block: PromptBlock, width: int) -> list[Line]:
     facts += ["steering"] if block.steers else []
     if facts:
         text = f"({', '.join(facts)}) {text}"
-    lines = _folding(block, text, ("❯", "prompt-sign"), "prompt", _prompt_room(width))
+    lines = _folding(block, text, (glyphs.PROMPT, "prompt-sign"), "prompt", _prompt_room(width))
     return fill_prompt(lines, block.time, width)
 
 
@@ -173,18 +180,24 @@ def prompt_title(block: PromptBlock, width: int) -> Line:
     """The first words of a prompt in one faint line, for the top of what follows it."""
     words = sanitize_line(block.text.strip().split("\n")[0], 400)
     clock = format_local_time(block.time, "%H:%M") if block.time and width >= 30 else ""
-    line = clip((("❯ ", "faint/hunk"), (words, "hunk")), max(4, width - len(clock) - 1))
+    line = clip(
+        ((f"{glyphs.PROMPT} ", "faint/hunk"), (words, "hunk")), max(4, width - len(clock) - 1)
+    )
     gap = " " * max(0, width - width_of(line) - len(clock))
     return (*line, (gap, "hunk"), (clock, "hunk"))
 
 
 def _thought(block: TextBlock, width: int) -> list[Line]:
     if block.expanded:
-        return list(_signed(("✻", "thought"), sanitize_text(block.text).strip(), "thought", width))
+        return list(
+            _signed(
+                (glyphs.THINKING, "thought"), sanitize_text(block.text).strip(), "thought", width
+            )
+        )
     took = format_duration(block.ended - block.time) if block.time else ""
     took = took if took and not took.startswith("0.") else ""
     verb = "thought" if block.is_whole else "thinking"
-    head = f"✻ {verb} for {took}" if took else f"✻ {verb}"
+    head = f"{glyphs.THINKING} {verb} for {took}" if took else f"{glyphs.THINKING} {verb}"
     words = block.text[: 8 * width].strip() if block.is_whole else "".join(block.parts[:40])
     words = sanitize_line(words[: 8 * width].replace("**", ""), 4 * width)
     end: Line = ((f" · {words}", "thought"),) if words.strip() else ()

@@ -15,6 +15,7 @@ from quarterdeck.wire.tool_calls import Diff
 
 from ..sanitize import sanitize_line, sanitize_text
 from ..stores.blocks import Block, RunBlock, TextBlock, ToolBlock, format_json, has_failed
+from . import glyphs
 from .code import highlight_code
 from .diffs import (
     LONGEST_DIFF,
@@ -38,11 +39,11 @@ __all__ = [
 ]
 
 STATUS_SIGNS = {
-    "pending": ("◌", "faint"),
-    "in_progress": ("●", "running"),
-    "completed": ("✓", "good"),
-    "failed": ("✗", "bad"),
-    "cancelled": ("⊘", "faint"),
+    "pending": (glyphs.STARTING, "faint"),
+    "in_progress": (glyphs.RUNNING, "running"),
+    "completed": (glyphs.DONE, "good"),
+    "failed": (glyphs.FAILED, "bad"),
+    "cancelled": (glyphs.STOPPED, "faint"),
 }
 _INDENT: Span = ("  ", "text")
 _LIVE_LINES = 3
@@ -89,7 +90,8 @@ def format_duration(microseconds: int) -> str:
 def format_counts(diffs: Iterable[Diff]) -> str:
     """Lines that came and went in several changes."""
     counts = [count_changed_lines(diff.old_text, diff.new_text) for diff in diffs]
-    return f"+{sum(added for added, _ in counts)} −{sum(removed for _, removed in counts)}"
+    added, removed = sum(one for one, _ in counts), sum(one for _, one in counts)
+    return f"+{added} {glyphs.MINUS}{removed}"
 
 
 def fit_line(before: Line, words: Span, result: Line, right: str, width: int) -> Line:
@@ -296,7 +298,7 @@ def _count_rows(block: ToolBlock) -> int:
 
 def _last_action(block: ToolBlock, width: int) -> Iterator[Line]:
     """What the sub-agent of a call does, or did last."""
-    inner, before = block.inner, ("└ ", "faint")
+    inner, before = block.inner, (f"{glyphs.CORNER} ", "faint")
     if inner is None:
         return
     if isinstance(inner, ToolBlock):

@@ -12,6 +12,7 @@ from typing import Literal
 
 from ..sanitize import sanitize_text
 from ..stores.blocks import PromptBlock, ShownBlock, TextBlock
+from . import glyphs
 from .blocks import block_lines, fill_prompt, guess_height, left_note
 from .code import highlight_code
 from .lines import READING_WIDTH, GrowingLines, Line, Span, indented, wrap
@@ -178,9 +179,9 @@ class TextSplitter:
 
 
 _SIGNS: dict[str, tuple[Span, str]] = {
-    "prompt": (("❯ ", "prompt-sign"), "prompt"),
-    "thought": (("✻ ", "thought"), "thought"),
-    "user": (("❯ ", "prompt-sign"), "prompt"),
+    "prompt": ((f"{glyphs.PROMPT} ", "prompt-sign"), "prompt"),
+    "thought": ((f"{glyphs.THINKING} ", "thought"), "thought"),
+    "user": ((f"{glyphs.PROMPT} ", "prompt-sign"), "prompt"),
 }
 
 
