@@ -19,6 +19,7 @@ from ..stores.blocks import (
 from . import glyphs
 from .agent_rows import format_money
 from .calls import call_lines, format_counts, format_duration, run_lines
+from .images import count_image_rows, draw_images
 from .lines import READING_WIDTH, Line, Span, clip, indented, width_of, wrap
 from .markdown import markdown_lines
 
@@ -69,16 +70,21 @@ def _is_small(block: ShownBlock) -> bool:
 
 def can_fold(block: ShownBlock) -> bool:
     """Whether there is more of a block than is shown while it is folded."""
+    if getattr(block, "images", ()):
+        return True
     match block:
         case ToolBlock() | RunBlock() | TextBlock(kind="thought"):
             return True
         case PromptBlock() | NoteBlock():
-            text = block.text
-            return len(text) > _FOLDED_TEXT or text.count("\n") >= _FOLDED_LINES
+            return _is_long_text(block.text)
         case PlanBlock():
             return len(block.entries) > _FOLDED_STEPS
         case _:
             return False
+
+
+def _is_long_text(text: str) -> bool:
+    return len(text) > _FOLDED_TEXT or text.count("\n") >= _FOLDED_LINES
 
 
 def left_note(left: int) -> str:
@@ -88,6 +94,15 @@ def left_note(left: int) -> str:
 
 def guess_height(block: ShownBlock, width: int) -> int:
     """About how many lines a block takes, without rendering it."""
+    images = getattr(block, "images", ())
+    return _guess_text(block, width) + sum(
+        count_image_rows(image, width, is_large=block.expanded) + 1 for image in images
+    )
+
+
+def _guess_text(block: ShownBlock, width: int) -> int:
+    if isinstance(block, TextBlock) and block.images:
+        return 0
     width = min(width, READING_WIDTH)
     if isinstance(block, TextBlock) and (block.kind != "thought" or block.expanded):
         return 1 + block.size // max(1, width) + block.text.count("\n")
@@ -105,16 +120,10 @@ def block_lines(block: ShownBlock, width: int) -> list[Line]:
     width = max(8, width)
     match block:
         case PromptBlock():
-            return _prompt(block, width)
-        case TextBlock(kind="thought"):
-            return _thought(block, width)
-        case TextBlock(kind="user"):
-            text = sanitize_text(block.text)
-            return fill_prompt(
-                _signed((glyphs.PROMPT, "prompt-sign"), text, "prompt", width), 0, width
-            )
+            lines = _prompt(block, width)
+            return [*lines, *draw_images(block.images, width, is_large=block.expanded)]
         case TextBlock():
-            return markdown_lines(sanitize_text(block.text).strip("\n"), width)
+            return _text(block, width)
         case ToolBlock():
             return call_lines(block, width)
         case RunBlock():
@@ -128,11 +137,22 @@ def block_lines(block: ShownBlock, width: int) -> list[Line]:
             return _end(block, width)
 
 
+def _text(block: TextBlock, width: int) -> list[Line]:
+    if block.images:
+        return draw_images(block.images, width, is_large=block.expanded)
+    if block.kind == "thought":
+        return _thought(block, width)
+    if block.kind == "user":
+        sign = (glyphs.PROMPT, "prompt-sign")
+        return fill_prompt(_signed(sign, sanitize_text(block.text), "prompt", width), 0, width)
+    return markdown_lines(sanitize_text(block.text).strip("\n"), width)
+
+
 def _folding(
     block: PromptBlock | NoteBlock, text: str, sign: Span, role: str, width: int
 ) -> list[Line]:
     """A text behind a sign; only its beginning while it is folded."""
-    if block.expanded or not can_fold(block):
+    if block.expanded or not _is_long_text(block.text):
         return list(_signed(sign, sanitize_text(text).strip(), role, width))
     shown = "\n".join(text[:_FOLDED_TEXT].split("\n")[:_FOLDED_LINES])
     lines = list(_signed(sign, sanitize_text(shown).strip("\n"), role, width))

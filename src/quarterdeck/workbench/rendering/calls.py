@@ -25,6 +25,7 @@ from .diffs import (
     draw_change,
     patch_lines,
 )
+from .images import draw_images
 from .lines import Line, Span, clip, indented, plain, width_of, wrap
 
 __all__ = [
@@ -132,12 +133,13 @@ def call_lines(block: ToolBlock, width: int) -> list[Line]:
     """The lines of a call, folded or not."""
     lines = [_head(block, width)]
     room = max(1, width - len(_INDENT[0]))
+    images = draw_images(block.images, width, is_large=block.expanded)
     details = _details(block, room) if block.expanded else _glance(block, room)
     shown = [clip(line, room) for line in islice(details, _MOST_LINES + 1)]
     if len(shown) > _MOST_LINES:
         more = "… more lines: /whole saves all of it to a file"
         shown = [*shown[:_MOST_LINES], *wrap([(more, "faint")], room)]
-    return lines + list(indented(shown, _INDENT, _INDENT))
+    return [*lines, *indented(shown, _INDENT, _INDENT), *images]
 
 
 def run_lines(run: RunBlock, width: int) -> list[Line]:
@@ -376,7 +378,8 @@ def _details(block: ToolBlock, width: int) -> Iterator[Line]:
             yield from _section(text, "terminal", width)
     if block.output:
         yield from _section(block.output, "terminal", width)
-    if block.raw_output is not None and not (block.texts or block.diffs or block.output):
+    shown = block.texts or block.images or block.diffs or block.output
+    if block.raw_output is not None and not shown:
         yield from _section(format_json(block.raw_output), "terminal", width)
     if block.decision:
         yield from wrap(plain(sanitize_line(block.decision), "faint"), width)

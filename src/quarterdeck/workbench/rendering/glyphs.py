@@ -41,6 +41,7 @@ __all__ = [
     "RANGE",
     "RULE",
     "RUNNING",
+    "SHADES",
     "STARTING",
     "STOPPED",
     "TEE",
@@ -48,6 +49,7 @@ __all__ = [
     "TO",
     "UNFOLDED",
     "UNKNOWN",
+    "UPPER_HALF",
     "USED",
     "WALL",
     "WARNING",
@@ -75,6 +77,10 @@ POINT = "•"
 """Before an item of a list."""
 WALL, RULE, CORNER, TEE = "│", "─", "└", "├"
 USED, FREE = "▓", "░"
+SHADES = " ░▒▓█"
+"""From dark to light, where a picture has no colours."""
+UPPER_HALF = "▀"
+"""A cell of a picture: two pixels, one over the other."""
 BLOCK = "█"
 BAR_EIGHTHS = "▏▎▍▌▋▊▉"
 """Parts of the last cell of a bar, from an eighth to seven."""
