@@ -182,7 +182,7 @@ class Workbench(App[None]):
 
     def _get_screen(self, screen: Screen[Any] | str) -> Any:
         """Give each screen above it a layout that tells every widget its size."""
-        found = self.get_screen(screen)
+        found = cast("Screen[Any]", self.get_screen(screen))  # pyright: ignore[reportUnknownMemberType]
         if not found.is_running:
             found._compositor = ReliableCompositor()  # pyright: ignore[reportPrivateUsage]
         return cast("Any", super())._get_screen(found)

@@ -152,14 +152,19 @@ def _read_by_pillow(content: bytes) -> Raster:
         raise ImageError(why) from None
     except pillow.DecompressionBombError:
         raise ImageError("too large to draw") from None
-    return _on_ground(*size, [(*data[at : at + 3], data[at + 3]) for at in range(0, len(data), 4)])
+    pixels = [data[at : at + 4] for at in range(0, len(data), 4)]
+    return _on_ground(*size, [(one[0], one[1], one[2], one[3]) for one in pixels])
 
 
 def _in_eight_bits(image: Any) -> Any:
     """Pillow cuts greys of 16 bits where it ought to divide them."""
     if image.mode.startswith("I"):
-        image = image.convert("I").point(lambda value: value * (1 / 256)).convert("L")
+        image = image.convert("I").point(_shorten).convert("L")
     return image.convert("RGBA")
+
+
+def _shorten(value: float) -> float:
+    return value * (1 / 256)
 
 
 def _points(length: int, parts: int) -> list[list[int]]:
@@ -218,7 +223,8 @@ def _read_png(content: bytes) -> Raster:
 
 
 def _read_chunks(content: bytes) -> _Png:
-    png, at, packed = _Png(), len(_SIGNATURE), []
+    png, at = _Png(), len(_SIGNATURE)
+    packed: list[bytes] = []
     while at + 8 <= len(content):
         size, kind = struct.unpack(">I4s", content[at : at + 8])
         body = content[at + 8 : at + 8 + size]

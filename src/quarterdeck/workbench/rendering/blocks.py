@@ -15,6 +15,7 @@ from ..stores.blocks import (
     ShownBlock,
     TextBlock,
     ToolBlock,
+    images_of,
 )
 from . import glyphs
 from .agent_rows import format_money
@@ -70,7 +71,7 @@ def _is_small(block: ShownBlock) -> bool:
 
 def can_fold(block: ShownBlock) -> bool:
     """Whether there is more of a block than is shown while it is folded."""
-    if getattr(block, "images", ()):
+    if images_of(block):
         return True
     match block:
         case ToolBlock() | RunBlock() | TextBlock(kind="thought"):
@@ -94,10 +95,9 @@ def left_note(left: int) -> str:
 
 def guess_height(block: ShownBlock, width: int) -> int:
     """About how many lines a block takes, without rendering it."""
-    images = getattr(block, "images", ())
-    return _guess_text(block, width) + sum(
-        count_image_rows(image, width, is_large=block.expanded) + 1 for image in images
-    )
+    is_large = getattr(block, "expanded", False)
+    rows = (count_image_rows(one, width, is_large=is_large) + 1 for one in images_of(block))
+    return _guess_text(block, width) + sum(rows)
 
 
 def _guess_text(block: ShownBlock, width: int) -> int:

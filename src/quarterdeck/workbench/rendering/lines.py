@@ -59,14 +59,14 @@ class LinkRole(str):
 class PixelRole(str):
     """The role of an upper half block: the colours of the two pixels of its cell."""
 
-    __slots__ = ("lower", "upper")
-    upper: tuple[int, int, int]
-    lower: tuple[int, int, int]
+    __slots__ = ("above", "below")
+    above: tuple[int, int, int]
+    below: tuple[int, int, int]
 
-    def __new__(cls, upper: tuple[int, int, int], lower: tuple[int, int, int]) -> "PixelRole":
+    def __new__(cls, above: tuple[int, int, int], below: tuple[int, int, int]) -> "PixelRole":
         """A role for two colours: red, green and blue of each, from 0 to 255."""
         role = super().__new__(cls, "pixels")
-        role.upper, role.lower = upper, lower
+        role.above, role.below = above, below
         return role
 
     def __eq__(self, other: object) -> bool:
@@ -78,12 +78,12 @@ class PixelRole(str):
     @property
     def colours(self) -> tuple[int, ...]:
         """Both."""
-        return (*self.upper, *self.lower)
+        return (*self.above, *self.below)
 
     @property
     def brightness(self) -> float:
         """From 0, black, to 1, of both together."""
-        red, green, blue = map(sum, zip(self.upper, self.lower, strict=True))
+        red, green, blue = map(sum, zip(self.above, self.below, strict=True))
         return (0.299 * red + 0.587 * green + 0.114 * blue) / 510
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "can_join_run",
     "format_json",
     "has_failed",
+    "images_of",
     "text_of_block",
     "truncate_text",
     "weigh_block",
@@ -267,6 +268,11 @@ class RunBlock:
 
 ShownBlock: TypeAlias = Block | RunBlock
 """What a view shows: blocks, and runs of them."""
+
+
+def images_of(block: ShownBlock) -> tuple[BlockImage, ...]:
+    """The images of a block."""
+    return block.images if isinstance(block, PromptBlock | TextBlock | ToolBlock) else ()
 
 
 def has_failed(block: ToolBlock) -> bool:

@@ -19,7 +19,7 @@ from ..rendering.calls import put_elapsed
 from ..rendering.lines import Line, find_url_at, mark_matches
 from ..rendering.markdown import is_markdown_loaded, load_markdown
 from ..sanitize import sanitize_text
-from ..stores.blocks import Block, PromptBlock, RunBlock, ShownBlock, ToolBlock
+from ..stores.blocks import Block, PromptBlock, RunBlock, ShownBlock, ToolBlock, images_of
 from ..stores.images import BlockImage, list_images
 from ..stores.transcript import TranscriptChange, TranscriptSpot, TranscriptStore
 from . import transcript_position
@@ -60,7 +60,7 @@ class _ImageLoader:
         """See that the images of a block are drawn soon."""
         if isinstance(block, RunBlock):
             return
-        for image in getattr(block, "images", ()):
+        for image in images_of(block):
             if image.raster is None and not image.problem and not image.is_wanted:
                 image.is_wanted = True
                 self._wanted.append((store, block, image))
