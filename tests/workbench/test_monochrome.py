@@ -18,8 +18,10 @@ from quarterdeck.wire.ids import new_session_id
 from quarterdeck.workbench.preferences.themes.apply import apply_theme
 from quarterdeck.workbench.preferences.themes.files import find_theme
 from quarterdeck.workbench.rendering import glyphs
+from quarterdeck.workbench.rendering.lines import Line
 from quarterdeck.workbench.stores.roster import state_symbol
 from tests.support.all_states import STATES
+from tests.support.monochrome import find_colour_alone
 from tests.support.screen_strips import render_screen
 from tests.support.staged_workbench import Stage, staged
 
@@ -86,6 +88,44 @@ def strings_of(file: Path) -> Iterator[tokenize.TokenInfo]:
                 yield token
             if token.type not in (tokenize.COMMENT, tokenize.NL):
                 before = token.type
+
+
+@pytest.mark.parametrize(
+    ("line", "is_said"),
+    [
+        ((("parser.py", "bad"),), False),
+        (((f"{glyphs.FAILED} ", "bad"), ("parser.py", "text")), True),
+        ((("exit 1", "bad"),), True),
+        ((("parser.py", "good"),), False),
+        (((f"{glyphs.DONE} parser.py", "good"),), True),
+        ((("parser.py", "asking"),), False),
+        (((f"{glyphs.NEEDS_YOU} parser.py", "asking"),), True),
+        ((("x = 1", "code-name/diff-line-added"),), False),
+        (((" 7 + ", "diff-line-added"), ("x = 1", "code-name/diff-line-added")), True),
+        ((("parser.py", "text"),), True),
+    ],
+)
+def test_what_only_a_colour_says_is_found(line: Line, is_said: bool):
+    assert bool(find_colour_alone([(), line, ()])) is not is_said
+    assert not find_colour_alone([((f"{glyphs.FAILED} begun", "bad"),), (("goes on", "bad"),)])
+
+
+def test_what_differs_by_its_ground_differs_in_weight_without_colours():
+    """The roles that have a background of their own have a sign, or a weight in the theme."""
+    sheet = Path(glyphs.__file__).parent.parent / "workbench.tcss"
+    rules = re.findall(r"([^{}]*lined--[^{}]*)\{([^}]*)\}", sheet.read_text())
+    grounds = {
+        name
+        for names, rule in rules
+        for name in re.findall(r"lined--([a-z-]+)", names)
+        if "background:" in rule
+    }
+    mono = find_theme("mono", ())
+    assert mono is not None and mono.theme is not None
+    weighed = set(re.findall(r"lined--([a-z-]+) \{[^}]*(?:reverse|underline)", mono.theme.css))
+    signed = {"diff-added", "diff-removed", "diff-line-added", "diff-line-removed"}
+    said = {"prompt", "hunk"}  # a sign stands before the first, numbers of lines in the second
+    assert grounds - signed - said == weighed
 
 
 def test_each_state_of_an_agent_has_a_sign_and_those_that_share_one_are_one_word():
