@@ -95,7 +95,7 @@ async def _unfold(stage: Stage) -> None:
 @state()
 async def spawn_form(stage: Stage) -> None:
     await _open(stage, "")
-    await stage.until("as the settings say · reads; asks", "our own agent · 0.2.0")
+    await stage.until("as the settings say · needs your", "our own agent · 0.2.0")
 
 
 @state()

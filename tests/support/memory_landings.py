@@ -122,7 +122,7 @@ class MemoryLandings:
             commit="9f8e7d6c5b4a3210",
             reason=self.landing_reason if is_bad else "",
             conflicts=self.landing_conflicts if state == "conflict" else (),
-            handed_to=entry.session if is_bad else None,
+            handed_to=entry.name if state in ("conflict", "check") else None,
         )
         return replace(entry, state=state, result=result)
 

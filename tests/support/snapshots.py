@@ -12,7 +12,6 @@ from pathlib import Path
 from rich.segment import Segment
 from textual.app import App
 from textual.pilot import Pilot
-from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from quarterdeck.workbench.app import Workbench
@@ -27,7 +26,6 @@ FOLDER = Path(__file__).parent.parent / "fixtures" / "snapshots"
 UPDATE = "QUARTERDECK_UPDATE_SNAPSHOTS"
 _SIGNS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _SETTLED = 0.4
-_TRIES = 100
 _BARS = tuple("▁▂▃▄▅▆▇")
 _STYLED = 80
 """The width at which looks are kept as well."""
@@ -53,25 +51,13 @@ async def check(
     kept = await asyncio.to_thread(_read, file)
     try:
         async with asyncio.timeout(SOON):
-            tries = 0
             while picture(app, hides) != kept:
-                tries += 1
-                if not tries % _TRIES:
-                    _draw_again(app)
                 await pilot.pause(0.02)
     except TimeoutError:
         if (now := picture(app, hides)) != kept:
             lines = difflib.unified_diff(kept.splitlines(), now.splitlines(), "kept", "now", n=1)
             told = f"{file.name}; {UPDATE}=1 writes it anew\n" + "\n".join(lines)
             raise AssertionError(told) from None
-
-
-def _draw_again(app: App[None]) -> None:
-    """Draw everything anew: a picture between a change and its frame may cache half of it."""
-    for screen in (*app._background_screens, app.screen):
-        for widget in screen.walk_children():
-            if isinstance(widget, Widget):
-                widget.refresh()
 
 
 def picture(app: App[None], hides: str = "") -> str:

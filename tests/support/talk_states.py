@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from quarterdeck.wire.content import text
+from quarterdeck.wire.content import ImageContent, text
 from quarterdeck.wire.events import (
     Event,
     MessageChunk,
@@ -16,12 +16,13 @@ from quarterdeck.wire.events import (
     TurnEnded,
     TurnStarted,
 )
-from quarterdeck.wire.ids import MessageId, SessionId, TerminalId, ToolCallId
+from quarterdeck.wire.ids import MessageId, SessionId, TerminalId, ToolCallId, TurnId
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.settings import PlanEntry
 from quarterdeck.wire.tool_calls import ContentItem, Diff, TerminalItem
 from quarterdeck.wire.usage import Cost, TokenUsage
 
+from .png_images import encode_png, make_png, picture_of_a_sunset
 from .staged_workbench import Stage, StagedFleet, state
 
 __all__ = ["ANSWER", "PYTEST", "add_inner", "run_command", "turn_with_everything"]
@@ -226,6 +227,34 @@ async def talk_with_times(stage: Stage) -> None:
 @state(_ended)
 async def talk_that_ended(stage: Stage) -> None:
     await stage.until("2 files changed", "v review")
+
+
+async def _pictured(fleet: StagedFleet, home: Path) -> None:
+    ann = await fleet.agent_at_work("ann")
+    sunset = ImageContent(
+        data=encode_png(picture_of_a_sunset()), mime_type="image/png", uri="file:///sunset.png"
+    )
+    what = Prompted(content=(text("What is in these?"), sunset), message=MessageId("m"))
+    fleet.open_turns[ann] = TurnId("turn_1")
+    await fleet.tell(ann, what, TurnStarted())
+    cut = ImageContent(data=encode_png(picture_of_a_sunset()[:200]), mime_type="image/png")
+    none = ImageContent(data="bm8gaW1hZ2U=", mime_type="image/png")
+    read = tuple(ContentItem(content=one) for one in (cut, none))
+    await fleet.tool(ann, "read", "Read /work/project/shots", kind="read", content=read)
+    stripes = make_png(24, 8, lambda x, y: (40 * (x // 4), 120, 30 * y), filters=(4,))
+    drawn = ImageContent(data=encode_png(stripes), mime_type="image/png")
+    await fleet.tell(
+        ann,
+        MessageChunk(content=text("A sunset over the sea. This is what I drew from it:")),
+        MessageChunk(content=drawn),
+        MessageChunk(content=text("The others cannot be read.")),
+        TurnEnded(stop="end_turn"),
+    )
+
+
+@state(_pictured)
+async def talk_with_images(stage: Stage) -> None:
+    await stage.until("The others cannot be read", "incomplete", "not readable", "▀")
 
 
 @state(_answered)

@@ -1,6 +1,7 @@
 """Frames that are written as differences: the terminal shows the same, and less is written."""
 
 from io import StringIO
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +13,10 @@ from textual.geometry import Region
 from textual.strip import Strip
 
 from quarterdeck.terminal.emulator import open_emulator
-from quarterdeck.workbench.frame_diff import FrameDiff, _change_style
+from quarterdeck.workbench.frame_diff import FrameDiff, ReliableCompositor, _change_style
+from quarterdeck.workbench.widgets.bars import AgentBar
+from tests.support.memory_fleet import FakeFleet
+from tests.support.workbench_app import opened, screen_text, until
 
 WIDTH, HEIGHT = 20, 4
 STYLES = [
@@ -112,3 +116,24 @@ def test_only_the_colour_that_changes_is_written():
     assert _change_style("31;40", "32") == "\x1b[0;32m"
     assert _change_style("31", "") == "\x1b[0m"
     assert _change_style("", "31") == "\x1b[0;31m"
+
+
+async def test_a_widget_learns_its_size_although_its_place_was_asked_for_before(tmp_path: Path):
+    async with opened(FakeFleet(), tmp_path, (80, 24)) as (app, pilot):
+        await pilot.pause()
+        assert "no agent" not in screen_text(app)
+        bar = AgentBar(classes="agent-bar")
+        compositor = app.screen._compositor
+        await app.screen.query_one("ChatPanel").mount(bar)
+        compositor._full_map_invalidated = True  # as a change of another new widget does
+        assert bar in compositor.full_map
+        await until(pilot, lambda: "no agent" in screen_text(app))
+
+
+async def test_every_screen_of_the_workbench_tells_its_widgets_their_sizes(tmp_path: Path):
+    async with opened(FakeFleet(), tmp_path, (80, 24)) as (app, pilot):
+        app.action_help()
+        await until(pilot, lambda: "╭─ help" in screen_text(app))
+        assert len(app.screen_stack) == 2
+        for screen in app.screen_stack:
+            assert isinstance(screen._compositor, ReliableCompositor)

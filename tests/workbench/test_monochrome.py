@@ -1,8 +1,10 @@
 """Nothing is said by colour alone: without any colour, signs, words and weights tell it."""
 
 import asyncio
+import re
 import shutil
 import tempfile
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -15,8 +17,11 @@ from quarterdeck.fleet.api import AgentInfo
 from quarterdeck.wire.ids import new_session_id
 from quarterdeck.workbench.preferences.themes.apply import apply_theme
 from quarterdeck.workbench.preferences.themes.files import find_theme
+from quarterdeck.workbench.rendering import glyphs
+from quarterdeck.workbench.rendering.lines import Line
 from quarterdeck.workbench.stores.roster import state_symbol
 from tests.support.all_states import STATES
+from tests.support.monochrome import find_colour_alone
 from tests.support.screen_strips import render_screen
 from tests.support.staged_workbench import Stage, staged
 
@@ -53,6 +58,74 @@ def line_with(stage: Stage, words: str) -> str:
     found = [line for line in cells(stage) if words in line]
     assert found, f"{words!r} in\n" + "\n".join(cells(stage))
     return found[0]
+
+
+_WRITTEN = {"·", "…"}
+"""Punctuation between words of a sentence, where a name would be harder to read."""
+
+
+def test_signs_are_written_by_their_names():
+    room = Path(glyphs.__file__).parent.parent
+    signs = {*glyphs.ASCII_SIGNS, *glyphs.BAR_EIGHTHS} - _WRITTEN
+    found = [
+        f"{file.relative_to(room)}:{token.start[0]}: {token.string}"
+        for file in sorted(room.rglob("*.py"))
+        if file != Path(glyphs.__file__)
+        for token in strings_of(file)
+        if signs & set(token.string)
+    ]
+    assert not found, "use the names of rendering/glyphs.py:\n" + "\n".join(found)
+
+
+def strings_of(file: Path) -> Iterator[tokenize.TokenInfo]:
+    """The strings of a module; texts about the code, and ranges of characters, are none."""
+    before = tokenize.NEWLINE
+    with file.open(encoding="utf-8") as lines:
+        for token in tokenize.generate_tokens(lines.readline):
+            is_alone = before in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+            is_range = re.search(r"\[.*.-..*\]", token.string)
+            if token.type == tokenize.STRING and not is_alone and not is_range:
+                yield token
+            if token.type not in (tokenize.COMMENT, tokenize.NL):
+                before = token.type
+
+
+@pytest.mark.parametrize(
+    ("line", "is_said"),
+    [
+        ((("parser.py", "bad"),), False),
+        (((f"{glyphs.FAILED} ", "bad"), ("parser.py", "text")), True),
+        ((("exit 1", "bad"),), True),
+        ((("parser.py", "good"),), False),
+        (((f"{glyphs.DONE} parser.py", "good"),), True),
+        ((("parser.py", "asking"),), False),
+        (((f"{glyphs.NEEDS_YOU} parser.py", "asking"),), True),
+        ((("x = 1", "code-name/diff-line-added"),), False),
+        (((" 7 + ", "diff-line-added"), ("x = 1", "code-name/diff-line-added")), True),
+        ((("parser.py", "text"),), True),
+    ],
+)
+def test_what_only_a_colour_says_is_found(line: Line, is_said: bool):
+    assert bool(find_colour_alone([(), line, ()])) is not is_said
+    assert not find_colour_alone([((f"{glyphs.FAILED} begun", "bad"),), (("goes on", "bad"),)])
+
+
+def test_what_differs_by_its_ground_differs_in_weight_without_colours():
+    """The roles that have a background of their own have a sign, or a weight in the theme."""
+    sheet = Path(glyphs.__file__).parent.parent / "workbench.tcss"
+    rules = re.findall(r"([^{}]*lined--[^{}]*)\{([^}]*)\}", sheet.read_text())
+    grounds = {
+        name
+        for names, rule in rules
+        for name in re.findall(r"lined--([a-z-]+)", names)
+        if "background:" in rule
+    }
+    mono = find_theme("mono", ())
+    assert mono is not None and mono.theme is not None
+    weighed = set(re.findall(r"lined--([a-z-]+) \{[^}]*(?:reverse|underline)", mono.theme.css))
+    signed = {"diff-added", "diff-removed", "diff-line-added", "diff-line-removed"}
+    said = {"prompt", "hunk"}  # a sign stands before the first, numbers of lines in the second
+    assert grounds - signed - said == weighed
 
 
 def test_each_state_of_an_agent_has_a_sign_and_those_that_share_one_are_one_word():

@@ -192,6 +192,7 @@ async def test_a_landing_queue_is_stopped_by_a_key(tmp_path: Path):
         await until(pilot, lambda: "ctrl+x stop the queue" in screen_text(app))
         await pilot.press("ctrl+x")
         await until(pilot, lambda: "1. parser  ⊘ cancelled" in screen_text(app))
+        assert "asked to resolve" not in screen_text(app)  # it has nothing to resolve
 
 
 async def test_landing_nobody_says_so(tmp_path: Path):

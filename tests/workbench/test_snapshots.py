@@ -1,4 +1,6 @@
-"""Every state that a person can be in looks as it is kept, at three sizes, and lives at 20×5."""
+"""Every state that a person can be in looks as it is kept, at three sizes, and lives at 20×5;
+nothing in it is said by colour alone.
+"""
 
 import shutil
 import tempfile
@@ -12,6 +14,7 @@ from textual._context import visible_screen_stack
 from tests.support import snapshots
 from tests.support.all_states import STATES
 from tests.support.memory_fleet import FakeFleet
+from tests.support.monochrome import list_problems
 from tests.support.staged_workbench import staged
 from tests.support.workbench_app import SIZES, begin, opened, screen_text, until
 
@@ -39,9 +42,11 @@ async def test_a_state_looks_as_it_should_at_every_size(name: str, place: Path):
     async with staged(STATES[name], place, SIZES[0]) as stage:
         hides = str(place)
         await snapshots.check(stage.app, stage.pilot, name, SIZES[0], hides=hides)
+        assert not list_problems(stage.app), "colour alone says this"
         for size in SIZES[1:]:
             await stage.pilot.resize_terminal(*size)
             await snapshots.check(stage.app, stage.pilot, name, size, hides=hides)
+            assert not list_problems(stage.app), "colour alone says this"
         await stage.pilot.resize_terminal(20, 5)
         await stage.pilot.press("tab", "down", "escape")
         assert len(screen_text(stage.app).splitlines()) == 5

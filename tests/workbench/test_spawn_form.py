@@ -10,6 +10,7 @@ from textual.widgets import Input
 
 from quarterdeck.config.places import Places
 from quarterdeck.fleet.api import SpawnOptions
+from quarterdeck.policy.modes import MODE_MEANINGS
 from quarterdeck.wire.events import OptionsChanged
 from quarterdeck.wire.session_options import SessionLimits, SessionOptions
 from quarterdeck.wire.settings import ConfigChoice, ConfigOption
@@ -67,7 +68,7 @@ async def form(home: Path, size: tuple[int, int] = WIDE, **chosen: str) -> Async
 
 async def test_another_agent_brings_its_own_models_and_loses_what_it_cannot_do(tmp_path: Path):
     async with form(tmp_path, model="ollama/qwen4-coder", mode="deny-all", effort="high") as at:
-        await at.shows("every tool call is denied")
+        await at.shows(MODE_MEANINGS["deny-all"])
         await at.pilot.press(*"codex", "enter")
         await until(at.pilot, lambda: at.field("effort").disabled)
         assert [at.field(name).value for name in ("model", "mode", "effort")] == ["", "", ""]

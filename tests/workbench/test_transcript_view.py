@@ -249,7 +249,7 @@ async def test_plans_images_turns_and_troubles_are_told(tmp_path: Path):
         shown = screen_text(app)
         for words in (
             "☑ read", "◐ fix", "☐ test", "1/3",
-            "[image image/png, 3,000 bytes, not readable as an image]",
+            "image 3 kB · not readable as an image",
             "retrying in 3 s: overloaded", "compacting the conversation",
             "1m 15s · 12k in, 340 out, 9.0k cached · 0.50 $",
         ):  # fmt: skip

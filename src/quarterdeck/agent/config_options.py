@@ -3,7 +3,7 @@
 from typing import get_args
 
 from quarterdeck.models.model import Effort, ModelInfo
-from quarterdeck.policy.modes import MODES
+from quarterdeck.policy.modes import MODE_MEANINGS, MODES
 from quarterdeck.policy.modes import Mode as ModeName
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.settings import ConfigChoice, ConfigOption, Mode
@@ -31,23 +31,27 @@ def parse_effort(name: str) -> Effort:
     raise UnknownEffortError(f"there is no effort {name!r}; use one of {', '.join(EFFORTS)}")
 
 
-_MODE_TEXTS: dict[ModeName, tuple[str, str]] = {
-    "ask": ("Ask", "Reads freely; asks before it changes or runs anything."),
-    "accept-edits": ("Accept edits", "Edits files in the workspace; asks before it runs anything."),
-    "plan": ("Plan", "Reads and plans; changes nothing."),
-    "read-only": ("Read only", "Changes nothing; runs only commands that read."),
-    "full-auto": ("Full auto", "Runs without asking inside the sandbox."),
-    "deny-all": ("Deny all", "Uses no tools."),
+_MODE_NAMES: dict[ModeName, str] = {
+    "ask": "Ask",
+    "accept-edits": "Accept edits",
+    "plan": "Plan",
+    "read-only": "Read only",
+    "full-auto": "Full auto",
+    "deny-all": "Deny all",
 }
 
 
 def modes_of() -> tuple[Mode, ...]:
     """The permission modes, in the order in which they are offered."""
-    assert set(_MODE_TEXTS) == set(MODES)
+    assert set(_MODE_NAMES) == set(MODES)
     return tuple(
-        Mode(id=mode, name=name, description=description)
-        for mode, (name, description) in _MODE_TEXTS.items()
+        Mode(id=mode, name=name, description=_sentence(MODE_MEANINGS[mode]))
+        for mode, name in _MODE_NAMES.items()
     )
+
+
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
 
 
 def options_of(

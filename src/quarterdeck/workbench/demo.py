@@ -11,6 +11,7 @@ from quarterdeck.fleet.demo import FIRST, SECOND
 from quarterdeck.wire.events import ToolCallEnded, ToolCallStarted
 from quarterdeck.wire.worktree_events import ChangesLanded, LandingFailed
 
+from .rendering import glyphs
 from .rendering.lines import Line, Span, wrap
 from .widgets.lines_view import LinesView
 
@@ -85,7 +86,8 @@ CAPTIONS: dict[DemoStage, DemoCaption] = {
     ),
     "radar": DemoCaption(
         3,
-        "⚠ Both change until_high, and git cannot merge that. The radar warns early.",
+        f"{glyphs.CONFLICT} Both change until_high, and git cannot merge that. "
+        "The radar warns early.",
         f"/review {FIRST}",
         "what it changed",
     ),

@@ -16,6 +16,7 @@ from textual.widgets import Static
 from quarterdeck.wire.decoders import convert, decode_json
 
 from ..panels.panel import Panel, PanelOptions
+from ..rendering import glyphs
 from ..sanitize import sanitize_text
 from . import loader
 from .library import CustomWidgetError, WidgetSource
@@ -227,7 +228,7 @@ class CustomPanel(Panel):
             await self._disable(describe_error(error))
 
     def _put_box(self, why: str) -> None:
-        words = f"widget {self.widget_name}\n✗ {why}\n\n/widgets lists all widgets"
+        words = f"widget {self.widget_name}\n{glyphs.FAILED} {why}\n\n/widgets lists all widgets"
         self.mount(Static(sanitize_text(words), markup=False, classes="widget-failed"))
 
     def _note(self, error: BaseException) -> None:

@@ -15,6 +15,7 @@ from quarterdeck.wire.errors import QuarterdeckError
 from ..completion import CompletionSource
 from ..drafts import NEW
 from ..input_lines import describe_sign, find_sign
+from ..rendering import glyphs
 from ..sanitize import sanitize_line, sanitize_text
 from ..stores.inbox import draft_key
 from ..widgets.bars import AgentBar, QueueBar, TroubleBar
@@ -111,7 +112,7 @@ class ChatPanel(TranscriptPanel):
         yield RequestSlot(self._make_card)
         yield Label("", classes="chat-hint", markup=False)
         with Horizontal(classes="chat-row"):
-            yield Label("❯", classes="chat-sign")
+            yield Label(glyphs.PROMPT, classes="chat-sign")
             yield ChatInput(self._past, CompletionSource(self.context, self), id="chat")
             yield Label("", classes="chat-mode")
 

@@ -59,7 +59,7 @@ _WORDS: dict[ConflictKind, str] = {
 
 _COUNTS = 12
 """Cells for the lines that an agent changed."""
-_KEYS = [("↑↓←→", "choose"), ("enter", "files, review"), ("L", "land in this order")]
+_KEYS = [(glyphs.ARROWS, "choose"), ("enter", "files, review"), ("L", "land in this order")]
 _MORE_KEYS = [("r", "refresh"), ("a", "all repositories")]
 
 

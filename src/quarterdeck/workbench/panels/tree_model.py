@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from quarterdeck.system.git.repository import expect_repository
 
-from ..rendering.glyphs import CUT, FAILED, POINT
+from ..rendering.glyphs import CUT, FAILED, POINT, TO
 from ..sanitize import sanitize_text
 
 __all__ = [
@@ -211,7 +211,7 @@ def _note(path: str, depth: int, text: str) -> TreeRow:
 def _shown(entry: TreeEntry) -> str:
     name = sanitize_text(entry.name).replace("\n", "\\n")
     if entry.link is not None:
-        name += " → " + sanitize_text(entry.link).replace("\n", "\\n")
+        name += f" {TO} " + sanitize_text(entry.link).replace("\n", "\\n")
     return name
 
 

@@ -16,6 +16,7 @@ from quarterdeck.wire.terminal_text import count, format_age
 
 from ..sanitize import sanitize_line
 from ..stores.roster import BUCKETS, RosterStore, state_symbol
+from . import glyphs
 from .lines import Line, Span, clip
 
 if TYPE_CHECKING:
@@ -102,10 +103,10 @@ def draw_context(agent: "AgentInfo") -> str:
     """How full the window of the model is, as a bar and a number; a dash where it is not known."""
     context = agent.context
     if context is None or not context.size:
-        return "–"
+        return glyphs.UNKNOWN
     part = 100 * context.used // context.size
     used = min(_BAR, (part * _BAR + 50) // 100)
-    return f"{'▓' * used}{'░' * (_BAR - used)} {min(part, 100):>2} %"
+    return f"{glyphs.USED * used}{glyphs.FREE * (_BAR - used)} {min(part, 100):>2} %"
 
 
 def _elapsed(row: AgentRow) -> str:
@@ -128,7 +129,7 @@ def _activity(row: AgentRow) -> str:
 
 def _cost(row: AgentRow) -> str:
     cost = row.agent.cost
-    return format_money(cost.amount, cost.currency) if cost else "–"
+    return format_money(cost.amount, cost.currency) if cost else glyphs.UNKNOWN
 
 
 def _request(row: AgentRow) -> str:
@@ -285,7 +286,7 @@ def agent_head(
     """The names of the columns; the one that is sorted by has a sign."""
     spans: list[Span] = [("  ", "faint")]
     for column, _, cells in place_columns(width, chosen, urgent, wide):
-        title = column.head + ("▾" if column.name == by else "")
+        title = column.head + (glyphs.UNFOLDED if column.name == by else "")
         role = "strong" if column.name == by else "faint"
         spans += [(_cell(title, cells, column.is_right), role), (" ", "text")]
     return clip(tuple(spans[:-1]), width)
@@ -353,7 +354,7 @@ def _card_figures(row: AgentRow, width: int, sizes: Mapping[str, int]) -> Line:
         room -= size + 1
         text = COLUMNS[name].text(row)
         role = "running" if name == "activity" else "faint"
-        figures.insert(0, (" " + _cell("" if text == "–" else text, size, True), role))
+        figures.insert(0, (" " + _cell("" if text == glyphs.UNKNOWN else text, size, True), role))
     spans: list[Span] = [("  ", "text")]
     used = 0
     for text, role in _card_facts(row):
@@ -380,16 +381,16 @@ def _role(agent: "AgentInfo") -> str:
 
 def _indented(row: AgentRow) -> str:
     depth = row.roster.depth(row.agent.session)
-    return "  " * (min(depth, 4) - 1) + "└ " if depth else ""
+    return "  " * (min(depth, 4) - 1) + f"{glyphs.CORNER} " if depth else ""
 
 
 def _branch(row: AgentRow) -> str:
     """The branch of its worktree, or the one that is checked out where it works."""
     tree = row.agent.worktree
     if tree is not None:
-        return f"⎇ {tree.branch}" if tree.branch else "no branch"
+        return f"{glyphs.BRANCH} {tree.branch}" if tree.branch else "no branch"
     branch = _checkout(row).branch
-    return f"⎇ {branch}" if branch else ""
+    return f"{glyphs.BRANCH} {branch}" if branch else ""
 
 
 def _changes(row: AgentRow) -> str:
@@ -397,7 +398,7 @@ def _changes(row: AgentRow) -> str:
     counts = row.agent.changes
     if row.agent.worktree is None or counts is None:
         return _checkout(row).changes
-    return f"+{counts.added} −{counts.removed}" if counts.files else ""
+    return f"+{counts.added} {glyphs.MINUS}{counts.removed}" if counts.files else ""
 
 
 def _conflicts(row: AgentRow) -> str:
@@ -410,7 +411,7 @@ def _conflicts(row: AgentRow) -> str:
     if not names:
         return ""
     more = f" +{len(names) - 1}" if len(names) > 1 else ""
-    return f"⚠ {sanitize_line(names[0], 30)}{more}"
+    return f"{glyphs.CONFLICT} {sanitize_line(names[0], 30)}{more}"
 
 
 def _checkout(row: AgentRow) -> "Checkout":

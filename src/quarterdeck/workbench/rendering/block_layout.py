@@ -18,6 +18,7 @@ from ..stores.blocks import (
     ToolBlock,
     can_join_run,
 )
+from . import glyphs
 from .blocks import needs_gap
 from .lines import Line, Span, width_of
 from .pieces import BlockPiece, BlockPieces, is_long_block
@@ -33,7 +34,7 @@ _LONGEST_RUN = 100
 """Calls that are folded into one line at the most."""
 _PLAN_TOOLS = frozenset(("plan", "update_plan", "todowrite", "todo_write"))
 _DEEPEST = 4
-_BAR: Span = ("│ ", "faint")
+_BAR: Span = (f"{glyphs.WALL} ", "faint")
 """Stands before what a sub-agent does."""
 _STEP: Span = ("  ", "text")
 """Stands before the calls of a run that is unfolded."""

@@ -15,9 +15,12 @@ from ..stores.blocks import (
     ShownBlock,
     TextBlock,
     ToolBlock,
+    images_of,
 )
+from . import glyphs
 from .agent_rows import format_money
 from .calls import call_lines, format_counts, format_duration, run_lines
+from .images import count_image_rows, draw_images
 from .lines import READING_WIDTH, Line, Span, clip, indented, width_of, wrap
 from .markdown import markdown_lines
 
@@ -30,10 +33,14 @@ _NOTE_SIGNS = {
     "quiet": ("·", "faint"),
     "info": ("i", "text"),
     "warning": ("!", "warning"),
-    "error": ("✗", "bad"),
+    "error": (glyphs.FAILED, "bad"),
     "question": ("?", "asking"),
 }
-_PLAN_SIGNS = {"pending": "☐", "in_progress": "◐", "completed": "☑"}
+_PLAN_SIGNS = {
+    "pending": glyphs.PLAN_OPEN,
+    "in_progress": glyphs.PLAN_BEGUN,
+    "completed": glyphs.PLAN_DONE,
+}
 _FOLDED_LINES = 12
 _FOLDED_TEXT = 1_500
 """Lines and characters of a prompt or a note that is folded."""
@@ -64,16 +71,21 @@ def _is_small(block: ShownBlock) -> bool:
 
 def can_fold(block: ShownBlock) -> bool:
     """Whether there is more of a block than is shown while it is folded."""
+    if images_of(block):
+        return True
     match block:
         case ToolBlock() | RunBlock() | TextBlock(kind="thought"):
             return True
         case PromptBlock() | NoteBlock():
-            text = block.text
-            return len(text) > _FOLDED_TEXT or text.count("\n") >= _FOLDED_LINES
+            return _is_long_text(block.text)
         case PlanBlock():
             return len(block.entries) > _FOLDED_STEPS
         case _:
             return False
+
+
+def _is_long_text(text: str) -> bool:
+    return len(text) > _FOLDED_TEXT or text.count("\n") >= _FOLDED_LINES
 
 
 def left_note(left: int) -> str:
@@ -83,6 +95,14 @@ def left_note(left: int) -> str:
 
 def guess_height(block: ShownBlock, width: int) -> int:
     """About how many lines a block takes, without rendering it."""
+    is_large = getattr(block, "expanded", False)
+    rows = (count_image_rows(one, width, is_large=is_large) + 1 for one in images_of(block))
+    return _guess_text(block, width) + sum(rows)
+
+
+def _guess_text(block: ShownBlock, width: int) -> int:
+    if isinstance(block, TextBlock) and block.images:
+        return 0
     width = min(width, READING_WIDTH)
     if isinstance(block, TextBlock) and (block.kind != "thought" or block.expanded):
         return 1 + block.size // max(1, width) + block.text.count("\n")
@@ -100,14 +120,10 @@ def block_lines(block: ShownBlock, width: int) -> list[Line]:
     width = max(8, width)
     match block:
         case PromptBlock():
-            return _prompt(block, width)
-        case TextBlock(kind="thought"):
-            return _thought(block, width)
-        case TextBlock(kind="user"):
-            text = sanitize_text(block.text)
-            return fill_prompt(_signed(("❯", "prompt-sign"), text, "prompt", width), 0, width)
+            lines = _prompt(block, width)
+            return [*lines, *draw_images(block.images, width, is_large=block.expanded)]
         case TextBlock():
-            return markdown_lines(sanitize_text(block.text).strip("\n"), width)
+            return _text(block, width)
         case ToolBlock():
             return call_lines(block, width)
         case RunBlock():
@@ -121,11 +137,22 @@ def block_lines(block: ShownBlock, width: int) -> list[Line]:
             return _end(block, width)
 
 
+def _text(block: TextBlock, width: int) -> list[Line]:
+    if block.images:
+        return draw_images(block.images, width, is_large=block.expanded)
+    if block.kind == "thought":
+        return _thought(block, width)
+    if block.kind == "user":
+        sign = (glyphs.PROMPT, "prompt-sign")
+        return fill_prompt(_signed(sign, sanitize_text(block.text), "prompt", width), 0, width)
+    return markdown_lines(sanitize_text(block.text).strip("\n"), width)
+
+
 def _folding(
     block: PromptBlock | NoteBlock, text: str, sign: Span, role: str, width: int
 ) -> list[Line]:
     """A text behind a sign; only its beginning while it is folded."""
-    if block.expanded or not can_fold(block):
+    if block.expanded or not _is_long_text(block.text):
         return list(_signed(sign, sanitize_text(text).strip(), role, width))
     shown = "\n".join(text[:_FOLDED_TEXT].split("\n")[:_FOLDED_LINES])
     lines = list(_signed(sign, sanitize_text(shown).strip("\n"), role, width))
@@ -147,7 +174,7 @@ def _prompt(block: PromptBlock, width: int) -> list[Line]:
     facts += ["steering"] if block.steers else []
     if facts:
         text = f"({', '.join(facts)}) {text}"
-    lines = _folding(block, text, ("❯", "prompt-sign"), "prompt", _prompt_room(width))
+    lines = _folding(block, text, (glyphs.PROMPT, "prompt-sign"), "prompt", _prompt_room(width))
     return fill_prompt(lines, block.time, width)
 
 
@@ -173,18 +200,24 @@ def prompt_title(block: PromptBlock, width: int) -> Line:
     """The first words of a prompt in one faint line, for the top of what follows it."""
     words = sanitize_line(block.text.strip().split("\n")[0], 400)
     clock = format_local_time(block.time, "%H:%M") if block.time and width >= 30 else ""
-    line = clip((("❯ ", "faint/hunk"), (words, "hunk")), max(4, width - len(clock) - 1))
+    line = clip(
+        ((f"{glyphs.PROMPT} ", "faint/hunk"), (words, "hunk")), max(4, width - len(clock) - 1)
+    )
     gap = " " * max(0, width - width_of(line) - len(clock))
     return (*line, (gap, "hunk"), (clock, "hunk"))
 
 
 def _thought(block: TextBlock, width: int) -> list[Line]:
     if block.expanded:
-        return list(_signed(("✻", "thought"), sanitize_text(block.text).strip(), "thought", width))
+        return list(
+            _signed(
+                (glyphs.THINKING, "thought"), sanitize_text(block.text).strip(), "thought", width
+            )
+        )
     took = format_duration(block.ended - block.time) if block.time else ""
     took = took if took and not took.startswith("0.") else ""
     verb = "thought" if block.is_whole else "thinking"
-    head = f"✻ {verb} for {took}" if took else f"✻ {verb}"
+    head = f"{glyphs.THINKING} {verb} for {took}" if took else f"{glyphs.THINKING} {verb}"
     words = block.text[: 8 * width].strip() if block.is_whole else "".join(block.parts[:40])
     words = sanitize_line(words[: 8 * width].replace("**", ""), 4 * width)
     end: Line = ((f" · {words}", "thought"),) if words.strip() else ()

@@ -15,6 +15,7 @@ from quarterdeck.wire.tool_calls import Diff
 
 from ..sanitize import sanitize_line, sanitize_text
 from ..stores.blocks import Block, RunBlock, TextBlock, ToolBlock, format_json, has_failed
+from . import glyphs
 from .code import highlight_code
 from .diffs import (
     LONGEST_DIFF,
@@ -24,6 +25,7 @@ from .diffs import (
     draw_change,
     patch_lines,
 )
+from .images import draw_images
 from .lines import Line, Span, clip, indented, plain, width_of, wrap
 
 __all__ = [
@@ -38,11 +40,11 @@ __all__ = [
 ]
 
 STATUS_SIGNS = {
-    "pending": ("◌", "faint"),
-    "in_progress": ("●", "running"),
-    "completed": ("✓", "good"),
-    "failed": ("✗", "bad"),
-    "cancelled": ("⊘", "faint"),
+    "pending": (glyphs.STARTING, "faint"),
+    "in_progress": (glyphs.RUNNING, "running"),
+    "completed": (glyphs.DONE, "good"),
+    "failed": (glyphs.FAILED, "bad"),
+    "cancelled": (glyphs.STOPPED, "faint"),
 }
 _INDENT: Span = ("  ", "text")
 _LIVE_LINES = 3
@@ -89,7 +91,8 @@ def format_duration(microseconds: int) -> str:
 def format_counts(diffs: Iterable[Diff]) -> str:
     """Lines that came and went in several changes."""
     counts = [count_changed_lines(diff.old_text, diff.new_text) for diff in diffs]
-    return f"+{sum(added for added, _ in counts)} −{sum(removed for _, removed in counts)}"
+    added, removed = sum(one for one, _ in counts), sum(one for _, one in counts)
+    return f"+{added} {glyphs.MINUS}{removed}"
 
 
 def fit_line(before: Line, words: Span, result: Line, right: str, width: int) -> Line:
@@ -130,12 +133,13 @@ def call_lines(block: ToolBlock, width: int) -> list[Line]:
     """The lines of a call, folded or not."""
     lines = [_head(block, width)]
     room = max(1, width - len(_INDENT[0]))
+    images = draw_images(block.images, width, is_large=block.expanded)
     details = _details(block, room) if block.expanded else _glance(block, room)
     shown = [clip(line, room) for line in islice(details, _MOST_LINES + 1)]
     if len(shown) > _MOST_LINES:
         more = "… more lines: /whole saves all of it to a file"
         shown = [*shown[:_MOST_LINES], *wrap([(more, "faint")], room)]
-    return lines + list(indented(shown, _INDENT, _INDENT))
+    return [*lines, *indented(shown, _INDENT, _INDENT), *images]
 
 
 def run_lines(run: RunBlock, width: int) -> list[Line]:
@@ -296,7 +300,7 @@ def _count_rows(block: ToolBlock) -> int:
 
 def _last_action(block: ToolBlock, width: int) -> Iterator[Line]:
     """What the sub-agent of a call does, or did last."""
-    inner, before = block.inner, ("└ ", "faint")
+    inner, before = block.inner, (f"{glyphs.CORNER} ", "faint")
     if inner is None:
         return
     if isinstance(inner, ToolBlock):
@@ -374,7 +378,8 @@ def _details(block: ToolBlock, width: int) -> Iterator[Line]:
             yield from _section(text, "terminal", width)
     if block.output:
         yield from _section(block.output, "terminal", width)
-    if block.raw_output is not None and not (block.texts or block.diffs or block.output):
+    shown = block.texts or block.images or block.diffs or block.output
+    if block.raw_output is not None and not shown:
         yield from _section(format_json(block.raw_output), "terminal", width)
     if block.decision:
         yield from wrap(plain(sanitize_line(block.decision), "faint"), width)

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ..sanitize import sanitize_line, sanitize_text
+from . import glyphs
 from .code import highlight_code
 from .lines import Line, Span, plain, width_of, wrap
 
@@ -229,7 +230,10 @@ def diff_lines(path: str, old: str | None, new: str) -> Iterator[Line]:
     """The lines of a unified diff, each with the role of its kind; not wrapped."""
     added, removed = count_changed_lines(old, new)
     kind = "new file" if old is None else "changed"
-    yield ((sanitize_line(path), "strong"), (f"  {kind}  +{added} −{removed}", "faint"))
+    yield (
+        (sanitize_line(path), "strong"),
+        (f"  {kind}  +{added} {glyphs.MINUS}{removed}", "faint"),
+    )
     if len(old or "") + len(new) > LONGEST_DIFF:
         yield plain("this change is too large to show here", "faint")
         return

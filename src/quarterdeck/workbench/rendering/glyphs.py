@@ -10,14 +10,17 @@ from rich.cells import cell_len
 
 __all__ = [
     "ACCEPTED",
+    "ARROWS",
     "ASCII_SIGNS",
     "BAR_EIGHTHS",
     "BETWEEN",
     "BLOCK",
     "BRANCH",
     "CHECKED",
+    "CHOSEN",
     "COMMENT",
     "CONFLICT",
+    "CORNER",
     "CURSOR",
     "CUT",
     "DONE",
@@ -28,20 +31,25 @@ __all__ = [
     "LEVELS",
     "MINUS",
     "NEEDS_YOU",
+    "OFFERED",
     "PARTLY_ACCEPTED",
     "PLAN_BEGUN",
     "PLAN_DONE",
     "PLAN_OPEN",
     "POINT",
     "PROMPT",
+    "RANGE",
     "RULE",
     "RUNNING",
+    "SHADES",
     "STARTING",
     "STOPPED",
+    "TEE",
     "THINKING",
     "TO",
     "UNFOLDED",
     "UNKNOWN",
+    "UPPER_HALF",
     "USED",
     "WALL",
     "WARNING",
@@ -60,25 +68,35 @@ FOLDED, UNFOLDED = "▸", "▾"
 PLAN_OPEN, PLAN_BEGUN, PLAN_DONE = "☐", "◐", "☑"
 CHECKED = DONE
 """Something that was looked at."""
+CHOSEN, OFFERED = RUNNING, IDLE
+"""One of several that exclude each other: that which is chosen, and another."""
 ACCEPTED, PARTLY_ACCEPTED, COMMENT = "◆", "◇", "❝"
 CURSOR = "▌"
 """Before the row or the block that keys are for."""
 POINT = "•"
 """Before an item of a list."""
-WALL, RULE = "│", "─"
+WALL, RULE, CORNER, TEE = "│", "─", "└", "├"
 USED, FREE = "▓", "░"
+SHADES = " ░▒▓█"
+"""From dark to light, where a picture has no colours."""
+UPPER_HALF = "▀"
+"""A cell of a picture: two pixels, one over the other."""
 BLOCK = "█"
 BAR_EIGHTHS = "▏▎▍▌▋▊▉"
 """Parts of the last cell of a bar, from an eighth to seven."""
 LEVELS = "▁▂▃▄▅▆▇█"
 """Activity, from little to much."""
 CUT, BETWEEN, MINUS, TO, UNKNOWN = "…", "·", "−", "→", "–"
+RANGE = UNKNOWN
+"""Between the first and the last of several."""
+ARROWS = "↑↓←→"
+"""Keys, where they are named in a hint."""
 
 ASCII_SIGNS: dict[str, str] = {
     RUNNING: "*", IDLE: "o", STARTING: ".", CONFLICT: "!", DONE: "+", FAILED: "x", STOPPED: "-",
     PROMPT: ">", THINKING: "~", FOLDED: ">", UNFOLDED: "v", PLAN_OPEN: ".", PLAN_BEGUN: "o",
     PLAN_DONE: "+", BRANCH: "@", ACCEPTED: "#", PARTLY_ACCEPTED: "%", COMMENT: '"', CURSOR: "|",
-    POINT: "*", WALL: "|", RULE: "-", "└": "`", "├": "|", USED: "#", FREE: ".", CUT: "~",
+    POINT: "*", WALL: "|", RULE: "-", CORNER: "`", TEE: "|", USED: "#", FREE: ".", CUT: "~",
     BETWEEN: "-", MINUS: "-", TO: ">", UNKNOWN: "-",
     **dict(zip(LEVELS, "_.:-=+*#", strict=True)),
 }  # fmt: skip

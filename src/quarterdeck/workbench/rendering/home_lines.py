@@ -11,6 +11,7 @@ from quarterdeck.version import __version__
 
 from ..sanitize import sanitize_line
 from ..stores.home import FIRST_STEPS
+from . import glyphs
 from .agent_rows import STATE_ROLES, format_since
 from .lines import Line, Span, clip, indented, plain, width_of, wrap
 
@@ -33,7 +34,11 @@ _OFFERED = 2
 """Agents that are not here and whose way to get them is shown."""
 _NAMED_KEYS = 3
 _LOGINS = {"yes": "", "no": "not logged in", "unknown": "login unknown"}
-_MARKS = {"done": ("✓", "good"), "now": ("◐", "asking"), "open": ("☐", "faint")}
+_MARKS = {
+    "done": (glyphs.DONE, "good"),
+    "now": (glyphs.PLAN_BEGUN, "asking"),
+    "open": (glyphs.PLAN_OPEN, "faint"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +153,7 @@ def _agents(found: "MachineDiscovery", width: int) -> Iterator[KeyedLine]:
     here = [agent for agent in found.agents if agent.is_here]
     missing = [agent for agent in found.agents if not agent.is_here]
     items: list[Sequence[Span]] = [_agent(agent) for agent in here]
-    built_in = ("● ", "running") if found.keys else ("○ ", "faint")
+    built_in = (f"{glyphs.RUNNING} ", "running") if found.keys else (f"{glyphs.IDLE} ", "faint")
     items.append((built_in, ("built-in" if found.keys else "built-in needs a key", "text")))
     offered = missing[:_OFFERED] if not here else []
     more = len(missing) - len(offered)
@@ -158,15 +163,17 @@ def _agents(found: "MachineDiscovery", width: int) -> Iterator[KeyedLine]:
     for agent in offered:
         get = sanitize_line(agent.install, 200)
         title = sanitize_line(agent.title, 40)
-        yield from _row("", [(f"○ {title} not installed: ", "text"), (get, "code")], width)
+        yield from _row(
+            "", [(f"{glyphs.IDLE} {title} not installed: ", "text"), (get, "code")], width
+        )
 
 
 def _agent(agent: "DiscoveredAgent") -> list[Span]:
     title = f"{sanitize_line(agent.title, 30)} {sanitize_line(agent.version, 20)}".rstrip()
     if agent.login == "yes":
-        return [("● ", "running"), (title, "text")]
+        return [(f"{glyphs.RUNNING} ", "running"), (title, "text")]
     role = "warning" if agent.login == "no" else "faint"
-    return [("○ ", role), (f"{title} {_LOGINS[agent.login]}", "faint")]
+    return [(f"{glyphs.IDLE} ", role), (f"{title} {_LOGINS[agent.login]}", "faint")]
 
 
 def _keys(found: "MachineDiscovery", width: int) -> Iterator[KeyedLine]:
@@ -175,7 +182,7 @@ def _keys(found: "MachineDiscovery", width: int) -> Iterator[KeyedLine]:
     items: list[Sequence[Span]] = []
     for name in names:
         is_set = name in found.keys
-        mark = (" ✓", "good") if is_set else (" –", "faint")
+        mark = (f" {glyphs.DONE}", "good") if is_set else (f" {glyphs.UNKNOWN}", "faint")
         items.append(((sanitize_line(name, 60), "text" if is_set else "faint"), mark))
     if not found.keys:
         items.append((("set one for the built-in agent, or run a local model", "faint"),))
@@ -230,7 +237,11 @@ def _recent_state(one: "RecentSession") -> Span:
         return words, "faint"
     assert one.info is not None
     counts, word = one.info.changes, one.info.state_word
-    facts = [f"+{counts.added} −{counts.removed}"] if counts is not None and counts.files else []
+    facts = (
+        [f"+{counts.added} {glyphs.MINUS}{counts.removed}"]
+        if counts is not None and counts.files
+        else []
+    )
     facts.append("archived" if one.info.is_archived else word)
     role = "faint" if one.info.is_archived else STATE_ROLES.get(word, "faint")
     return "  ".join(facts), role
@@ -283,7 +294,7 @@ def _steps(page: HomePage, width: int) -> Iterator[KeyedLine]:
 
 def _modes(now: str, width: int) -> Iterator[KeyedLine]:
     for mode, meaning in MODE_MEANINGS.items():
-        sign = "●" if mode == now else "○"
+        sign = glyphs.CHOSEN if mode == now else glyphs.OFFERED
         line: Line = (
             (f"            {sign} ", "running" if mode == now else "faint"),
             (f"{mode:<13} ", "strong" if mode == now else "text"),

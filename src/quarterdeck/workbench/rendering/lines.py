@@ -15,6 +15,7 @@ __all__ = [
     "Line",
     "LineWrapper",
     "LinkRole",
+    "PixelRole",
     "Span",
     "clip",
     "compile_pattern",
@@ -53,6 +54,37 @@ class LinkRole(str):
 
     def __hash__(self) -> int:
         return hash(("link", self.target))
+
+
+class PixelRole(str):
+    """The role of an upper half block: the colours of the two pixels of its cell."""
+
+    __slots__ = ("above", "below")
+    above: tuple[int, int, int]
+    below: tuple[int, int, int]
+
+    def __new__(cls, above: tuple[int, int, int], below: tuple[int, int, int]) -> "PixelRole":
+        """A role for two colours: red, green and blue of each, from 0 to 255."""
+        role = super().__new__(cls, "pixels")
+        role.above, role.below = above, below
+        return role
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PixelRole) and self.colours == other.colours
+
+    def __hash__(self) -> int:
+        return hash(self.colours)
+
+    @property
+    def colours(self) -> tuple[int, ...]:
+        """Both."""
+        return (*self.above, *self.below)
+
+    @property
+    def brightness(self) -> float:
+        """From 0, black, to 1, of both together."""
+        red, green, blue = map(sum, zip(self.above, self.below, strict=True))
+        return (0.299 * red + 0.587 * green + 0.114 * blue) / 510
 
 
 _WORDS = re.compile(r"\s+|[^\s]+")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from ..sanitize import sanitize_text
+from . import glyphs
 from .code import highlight_code
 from .lines import READING_WIDTH, Line, LinkRole, Span, indented, plain, width_of, wrap
 
@@ -49,7 +50,7 @@ def table_lines(
     for number, row in enumerate(rows):
         lines.extend(_row(row, widths, sides))
         if number == 0:
-            lines.append((("─" * (sum(widths) + _GAP * (count - 1)), "faint"),))
+            lines.append(((glyphs.RULE * (sum(widths) + _GAP * (count - 1)), "faint"),))
     return lines
 
 
@@ -194,7 +195,7 @@ class _Page:
                 self._code(token)
             case "hr":
                 self._gap(token)
-                self._put([plain("─" * max(1, self._room // 2), "faint")])
+                self._put([plain(glyphs.RULE * max(1, self._room // 2), "faint")])
             case "heading_open" | "paragraph_open":
                 self._gap(token)
             case _:
@@ -212,14 +213,14 @@ class _Page:
                 self._numbers.pop()
             case "list_item_open":
                 number = self._numbers[-1]
-                mark = "• " if number is None else f"{number}. "
+                mark = f"{glyphs.POINT} " if number is None else f"{number}. "
                 if number is not None:
                     self._numbers[-1] = number + 1
                 self._bullet = (mark, "bullet")
                 self._before.append((" " * len(mark), "text"))
             case "blockquote_open":
                 self._gap(token)
-                self._before.append(("│ ", "faint"))
+                self._before.append((f"{glyphs.WALL} ", "faint"))
                 self._is_first = True
             case "list_item_close" | "blockquote_close":
                 self._before.pop()
@@ -242,7 +243,10 @@ class _Page:
         if self._bullet is None or first is None or first.type != "text":
             return
         if task := _TASK.match(first.content):
-            self._bullet = ("☐ " if task[1] == " " else "☑ ", "bullet")
+            self._bullet = (
+                f"{glyphs.PLAN_OPEN} " if task[1] == " " else f"{glyphs.PLAN_DONE} ",
+                "bullet",
+            )
             first.content = first.content[task.end() :]
             if self._before:
                 self._before[-1] = ("  ", "text")

@@ -12,8 +12,10 @@ from typing import Literal
 
 from ..sanitize import sanitize_text
 from ..stores.blocks import PromptBlock, ShownBlock, TextBlock
+from . import glyphs
 from .blocks import block_lines, fill_prompt, guess_height, left_note
 from .code import highlight_code
+from .images import draw_images
 from .lines import READING_WIDTH, GrowingLines, Line, Span, indented, wrap
 from .markdown import code_label, markdown_lines
 
@@ -178,9 +180,9 @@ class TextSplitter:
 
 
 _SIGNS: dict[str, tuple[Span, str]] = {
-    "prompt": (("❯ ", "prompt-sign"), "prompt"),
-    "thought": (("✻ ", "thought"), "thought"),
-    "user": (("❯ ", "prompt-sign"), "prompt"),
+    "prompt": ((f"{glyphs.PROMPT} ", "prompt-sign"), "prompt"),
+    "thought": ((f"{glyphs.THINKING} ", "thought"), "thought"),
+    "user": ((f"{glyphs.PROMPT} ", "prompt-sign"), "prompt"),
 }
 
 
@@ -195,6 +197,8 @@ class BlockPiece:
     role: str = "text"
     note: str = ""
     """A line at its end."""
+    has_images: bool = False
+    """It is the images of the block, and nothing else."""
     version: int = 0
     tail: "_Tail | None" = None
 
@@ -210,6 +214,8 @@ class BlockPiece:
 
     def guess(self, width: int) -> int:
         """About how many lines it takes, without rendering it."""
+        if self.has_images:
+            return len(self._lines(width))
         if self.cut is None:
             return guess_height(self.block, width)
         width = min(width, READING_WIDTH)
@@ -225,6 +231,8 @@ class BlockPiece:
     def _lines(self, width: int) -> list[Line]:
         if self.tail is not None:
             return self.tail.lines(width)
+        if self.has_images and isinstance(self.block, PromptBlock):
+            return draw_images(self.block.images, width, is_large=self.block.expanded)
         if self.cut is None:
             return block_lines(self.block, width)
         if self.role != "text":
@@ -338,6 +346,8 @@ class BlockPieces:
         ]
         if block.left:
             self.items[-1].note = left_note(block.left)
+        if block.images:
+            self.items.append(BlockPiece(block, has_images=True, version=block.version))
 
 
 def is_long_block(block: ShownBlock) -> bool:

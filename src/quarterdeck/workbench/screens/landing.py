@@ -53,7 +53,8 @@ def preview_spans(preview: LandingPreview) -> list[Span]:
         words = f"{target} has all of this work already; there is nothing to merge."
         more = [(sanitize_text(preview.note), "warning")] if preview.note else []
         return [(words, "warning"), *more]
-    words = f"{counts.files} file{'s' * (counts.files != 1)}  +{counts.added} −{counts.removed}"
+    lines = f"+{counts.added} {glyphs.MINUS}{counts.removed}"
+    words = f"{counts.files} file{'s' * (counts.files != 1)}  {lines}"
     found: list[Span] = [(f"{words} into {target}", "text")]
     if preview.uncommitted:
         count = f"{preview.uncommitted} file{'s' * (preview.uncommitted != 1)}"

@@ -236,7 +236,8 @@ class LandingQueueScreen(ModalScreen[None]):
 
 def _preview_span(number: int, preview: LandingPreview) -> Span:
     counts = preview.counts
-    line = f"{number}. {sanitize_line(preview.name, 40)}  +{counts.added} −{counts.removed}"
+    changes = f"+{counts.added} {glyphs.MINUS}{counts.removed}"
+    line = f"{number}. {sanitize_line(preview.name, 40)}  {changes}"
     if preview.conflicts:
         paths = ", ".join(sanitize_line(one.path, 100) for one in preview.conflicts[:4])
         target = sanitize_line(preview.target.branch, 60)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from quarterdeck.wire.tool_calls import Diff
 
+from ..rendering import glyphs
 from ..rendering.code import highlight_code
 from ..rendering.diffs import (
     LONGEST_DIFF,
@@ -116,7 +117,11 @@ def _change(change: Diff, directory: str, width: int) -> Iterator[Line]:
     old, new = change.old_text, change.new_text
     added, removed = count_changed_lines(old, new)
     kind = "new file" if old is None else ""
-    counts = f"  {kind}  +{added} −{removed}" if kind else f"  +{added} −{removed}"
+    counts = (
+        f"  {kind}  +{added} {glyphs.MINUS}{removed}"
+        if kind
+        else f"  +{added} {glyphs.MINUS}{removed}"
+    )
     path = change.path.removeprefix(f"{directory}/") if directory else change.path
     yield from wrap((*plain(sanitize_text(path), "strong"), (counts, "faint")), width)
     if len(old or "") + len(new) > LONGEST_DIFF:
@@ -152,7 +157,7 @@ def risk_lines(summary: PermissionSummary, width: int) -> list[Line]:
     lines = [
         clip(
             (
-                ("⚠ ", "asking"),
+                (f"{glyphs.CONFLICT} ", "asking"),
                 (risk.reason, "warning"),
                 (f": {sanitize_line(risk.words, 200)}", "faint"),
             ),
@@ -160,7 +165,7 @@ def risk_lines(summary: PermissionSummary, width: int) -> list[Line]:
         )
         for risk in risks
     ]
-    return [*lines, plain(f"⚠ and {left} more", "warning")] if left > 0 else lines
+    return [*lines, plain(f"{glyphs.CONFLICT} and {left} more", "warning")] if left > 0 else lines
 
 
 def choice_lines(choices: CardChoices, width: int, *, is_tight: bool = False) -> list[Line]:

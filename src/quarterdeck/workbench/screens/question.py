@@ -21,6 +21,7 @@ from textual.widgets import Checkbox, Input, Label, RadioButton, RadioSet
 from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.events import QuestionAsked
 
+from ..rendering import glyphs
 from ..sanitize import sanitize_line, sanitize_text
 from .key_guard import KeyGuard
 from .permission_lines import RequestQueue
@@ -166,7 +167,7 @@ class FormRadioButton(RadioButton):
 
     def render(self) -> Content:
         """Draw the button as it is now."""
-        return _mark(self, "(●)" if self.value else "( )")
+        return _mark(self, f"({glyphs.CHOSEN})" if self.value else "( )")
 
 
 def _mark(button: Checkbox | RadioButton, sign: str) -> Content:

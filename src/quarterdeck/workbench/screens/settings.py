@@ -45,15 +45,17 @@ from quarterdeck.config.writer import (
     remove_setting,
     write_setting,
 )
+from quarterdeck.policy.modes import MODE_MEANINGS
 from quarterdeck.wire.errors import QuarterdeckError
 
+from ..rendering import glyphs
 from ..rendering.lines import Line, Span, wrap
 from ..sanitize import sanitize_line, sanitize_text
 from ..widgets.lines_view import LinesView
 from ..widgets.picker import Picker
 from ..widgets.select import SelectField, SelectOption
 from .dialogs import FieldRow
-from .spawn_model import EFFORT_WORDS, MODE_WORDS
+from .spawn_model import EFFORT_WORDS
 
 if TYPE_CHECKING:
     from quarterdeck.config.places import Places
@@ -154,7 +156,7 @@ class SettingsFiles:
 def format_setting_value(value: Any) -> str:
     """A value as a person types it; nothing is a dash."""
     if value is None:
-        return "–"
+        return glyphs.UNKNOWN
     if isinstance(value, str):
         return value
     if isinstance(value, tuple | list):
@@ -270,7 +272,7 @@ class SettingsScreen(ModalScreen[None]):
             self._loaded = await asyncio.to_thread(self._files.read)
         except QuarterdeckError as error:
             self._loaded = None
-            words = f"✗ {error}\nFix the file, then press ctrl+r."
+            words = f"{glyphs.FAILED} {error}\nFix the file, then press ctrl+r."
             self._notice = (sanitize_text(words), "bad")
         self._filter()
 
@@ -480,7 +482,10 @@ class SettingsScreen(ModalScreen[None]):
         if self._loaded is None:
             return
         place = self._loaded.paths[scope]
-        words, role = f"✓ {done} in {place}; takes effect {describe_effect(fact.key)}", "good"
+        words, role = (
+            f"{glyphs.DONE} {done} in {place}; takes effect {describe_effect(fact.key)}",
+            "good",
+        )
         source = self._loaded.config.source(*fact.key)
         if done == "set" and scope != "user" and self._waits_for_trust(fact):
             words = f"! {done} in {place}; has no effect until you trust this workspace: /trust"
@@ -515,9 +520,9 @@ class SettingsScreen(ModalScreen[None]):
     def _show_problem(self, words: str) -> None:
         label = self.query_one("#problem", Label)
         label.display = bool(words)
-        label.update(Content(f"✗ {sanitize_text(words)}" if words else ""))
+        label.update(Content(f"{glyphs.FAILED} {sanitize_text(words)}" if words else ""))
         if self._editing is None and words:
-            self._notice = (f"✗ {sanitize_text(words)}", "bad")
+            self._notice = (f"{glyphs.FAILED} {sanitize_text(words)}", "bad")
             self._show_facts()
 
     def _tell(self) -> None:
@@ -562,7 +567,7 @@ def _list_values(fact: SettingFact) -> list[SelectOption]:
     values += choices_of(accepts) or [
         one for arm in get_args(accepts) for one in choices_of(arm) if not fact.is_added_up
     ]
-    meanings = {"mode": MODE_WORDS, "effort": EFFORT_WORDS}.get(spell_key(fact.key), {})
+    meanings = {"mode": MODE_MEANINGS, "effort": EFFORT_WORDS}.get(spell_key(fact.key), {})
     default = "" if fact.setting.default is None else format_setting_value(fact.setting.default)
     if default and default not in values and not fact.is_added_up:
         values.append(default)

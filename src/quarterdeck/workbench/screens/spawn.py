@@ -17,6 +17,7 @@ from quarterdeck.fleet.api import SpawnOptions
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.session_options import SessionOptions
 
+from ..rendering import glyphs
 from ..sanitize import sanitize_line, sanitize_text
 from ..widgets.select import SelectField, SelectOption
 from .dialogs import FieldRow
@@ -177,7 +178,7 @@ class SpawnScreen(ModalScreen[None]):
         facts = [f"{title} {words}" for title, id_ in names.items() if (words := self._given(id_))]
         limits = [words for name in LIMITS if (words := self._given(f"limit-{name}"))]
         facts += ["limits"] * bool(limits) + ["options"] * bool(self._given("more"))
-        self.query_one("#folded", Label).update(f"▸ {' · '.join(facts)}")
+        self.query_one("#folded", Label).update(f"{glyphs.FOLDED} {' · '.join(facts)}")
 
     @on(Input.Changed)
     @on(TextArea.Changed)
@@ -422,7 +423,7 @@ class SpawnScreen(ModalScreen[None]):
             words = "starting …"
         hint = self.query_one("#hint", Label)
         hint.set_class(bool(self._error), "-bad")
-        hint.update(Content(f"✗ {self._error}" if self._error else words))
+        hint.update(Content(f"{glyphs.FAILED} {self._error}" if self._error else words))
 
     def _show_error(self, words: str) -> None:
         """Show why it cannot be started, and go where the cause is."""

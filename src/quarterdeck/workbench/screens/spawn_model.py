@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
-from quarterdeck.policy.modes import MODES
+from quarterdeck.policy.modes import MODE_MEANINGS, MODES
 from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.session_options import SessionLimits, SessionOptions
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = [
     "EFFORT_WORDS",
     "LIMITS",
-    "MODE_WORDS",
     "NEW",
     "NONE",
     "REMEMBERED",
@@ -252,15 +251,6 @@ def _join(*words: str) -> str:
     return " · ".join(filter(None, words))
 
 
-MODE_WORDS = {
-    "read-only": "reads; every change and command is denied",
-    "ask": "reads; asks before changes and commands",
-    "accept-edits": "changes files in the workspace; asks before commands",
-    "plan": "reads and plans; changes are denied, commands always asked",
-    "full-auto": "asks for nothing that the sandbox contains",
-    "deny-all": "every tool call is denied",
-}
-"""What each mode means, in a line."""
 EFFORT_WORDS = {
     "off": "answers without thinking first",
     "low": "thinks briefly",
@@ -279,7 +269,7 @@ def list_mode_options(agent: SpawnAgent | None, known: SpawnDirectory) -> list[S
     return [
         SelectOption(
             value=mode,
-            words=MODE_WORDS[mode],
+            words=MODE_MEANINGS[mode],
             problem=f"not with {title}: {reasons[mode]}" if mode in reasons else "",
         )
         for mode in sorted(MODES, key=lambda one: one in reasons)

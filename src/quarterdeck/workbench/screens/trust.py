@@ -13,6 +13,7 @@ from textual.message import Message
 from textual.screen import ModalScreen
 
 from ..custom_widgets.library import WidgetSource
+from ..rendering import glyphs
 from ..rendering.lines import Line, indented, plain, wrap
 from ..sanitize import sanitize_line, sanitize_text
 from ..widgets.lines_view import LinesView
@@ -49,7 +50,9 @@ class _Facts(LinesView, can_focus=True):
                 (sanitize_line(act.path, 80), "code"),
                 (f" {sanitize_line(act.what, 400)}", "text"),
             ]
-            lines += indented(wrap(spans, max(10, width - 2)), ("• ", "bullet"), ("  ", "text"))
+            lines += indented(
+                wrap(spans, max(10, width - 2)), (f"{glyphs.POINT} ", "bullet"), ("  ", "text")
+            )
         means = (
             "Settings can run programs, send your code elsewhere and allow actions "
             "without asking; agents follow the instructions. Trust only authors you know. "

@@ -9,12 +9,10 @@ from typing import Any, Literal, assert_never
 
 from msgspec import UNSET
 
-from quarterdeck.wire.content import ContentBlock, ImageContent, read_image_facts
 from quarterdeck.wire.conversation import TextPart
 from quarterdeck.wire.event_text import (
     NameFinder,
     Severity,
-    describe_content,
     describe_event,
     find_exit_status,
 )
@@ -85,8 +83,15 @@ from .blocks import (
     ToolBlock,
     truncate_text,
 )
+from .images import describe_part, find_image, has_images, list_images, note_images
 
-__all__ = ["MOST_OUTPUT", "BlockBuilder", "collect_edits", "count_inner_calls", "end_command"]
+__all__ = [
+    "MOST_OUTPUT",
+    "BlockBuilder",
+    "collect_edits",
+    "count_inner_calls",
+    "end_command",
+]
 
 MOST_OUTPUT = 64_000
 """Characters of a terminal's output that are kept in memory; the log has all of it."""
@@ -187,7 +192,8 @@ class BlockBuilder:
         kind: Literal["message", "thought", "user"] = "thought"
         if isinstance(event, MessageChunk):
             kind = "message" if event.role == "agent" else "user"
-        block = self._open_text(kind, event.message, record.parent)
+        images = note_images(record.seq, list_images(event))
+        block = self._open_text(kind, event.message, record.parent) if not images else None
         if block is None:
             self._end_text()
             block = TextBlock(
@@ -197,12 +203,14 @@ class BlockBuilder:
                 kind=kind,
                 message=event.message,
                 parent=record.parent,
-                is_cut=record.seq == self.first,
+                is_cut=record.seq == self.first and not images,
+                images=images,
+                is_whole=bool(images),
             )
             self.add(block)
         elif record.seq <= block.last:
             return
-        block.add(_describe(event.content), self.most)
+        block.add(describe_part(event.content), self.most)
         block.ended = record.time
         self.touch(block, record.seq)
 
@@ -283,7 +291,9 @@ class BlockBuilder:
                 assert_never(event)
 
     def _prompt(self, record: Record, event: Prompted) -> None:
-        text = "\n".join(map(_describe, event.content))
+        images = list_images(event)
+        words = [one for one in event.content if find_image(one) is None] or event.content
+        text = "\n".join(map(describe_part, words))
         shown = text[: self.most]
         block = PromptBlock(
             first=record.seq,
@@ -293,6 +303,7 @@ class BlockBuilder:
             left=len(text) - len(shown),
             origin=event.origin,
             steers=event.steers,
+            images=note_images(record.seq, images),
         )
         self.add(block)
 
@@ -374,15 +385,15 @@ def _apply_call(
         block.is_asking = False
         block.ended = record.time
         block.exit = block.exit or find_exit_status(event)
-        if event.result is not None and not block.texts and not block.diffs:
-            block.texts = tuple(
-                truncate_text(part.text, builder.most)
-                if isinstance(part, TextPart)
-                else _describe(ImageContent(data=part.data, mime_type=part.mime_type))
-                for part in event.result.content
-            )
+        if event.result is not None and not (block.texts or block.diffs or block.images):
+            parts = event.result.content
+            texts = [part.text for part in parts if isinstance(part, TextPart)]
+            block.texts = tuple(truncate_text(text, builder.most) for text in texts)
+            block.images = note_images(record.seq, list_images(event))
     if event.content is not UNSET:
         _content(builder, block, event.content)
+        found = list_images(event) if has_images(event.content) else ()
+        block.images = note_images(record.seq, found, block.images)
     builder.touch(block, record.seq)
 
 
@@ -484,23 +495,13 @@ def _block(builder: BlockBuilder, id_: str, seq: int, parent: str | None) -> Too
 def _content(builder: BlockBuilder, block: ToolBlock, items: tuple[ToolCallContent, ...]) -> None:
     block.diffs = tuple(item for item in items if isinstance(item, Diff))
     block.texts = tuple(
-        truncate_text(_describe(item.content), builder.most)
+        truncate_text(describe_part(item.content), builder.most)
         for item in items
-        if isinstance(item, ContentItem)
+        if isinstance(item, ContentItem) and find_image(item.content) is None
     )
     block.terminals = tuple(item.terminal_id for item in items if isinstance(item, TerminalItem))
     for terminal in block.terminals:
         builder.terminals[terminal] = block
-
-
-def _describe(content: ContentBlock) -> str:
-    """A block of content as text; of an image also what its first bytes say."""
-    if not isinstance(content, ImageContent):
-        return describe_content(content)
-    facts = read_image_facts(content.data)
-    name = f" {content.uri}" if content.uri else ""
-    words = describe_content(content).removesuffix("]")
-    return f"{words}, {facts or 'not readable as an image'}{name}]"
 
 
 def collect_edits(blocks: Sequence[Block], since: int) -> tuple[Diff, ...]:

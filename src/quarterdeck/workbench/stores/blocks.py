@@ -11,6 +11,8 @@ from quarterdeck.wire.settings import PlanEntry
 from quarterdeck.wire.tool_calls import Diff, ToolCallLocation
 from quarterdeck.wire.usage import Cost, TokenUsage
 
+from .images import BlockImage
+
 __all__ = [
     "MOST_TEXT",
     "Block",
@@ -26,6 +28,7 @@ __all__ = [
     "can_join_run",
     "format_json",
     "has_failed",
+    "images_of",
     "text_of_block",
     "truncate_text",
     "weigh_block",
@@ -52,6 +55,8 @@ class PromptBlock:
     origin: Origin = "person"
     steers: bool = False
     """It was given to a running turn."""
+    images: tuple[BlockImage, ...] = ()
+    """Shown below the text."""
     expanded: bool = False
 
 
@@ -80,6 +85,8 @@ class TextBlock:
     """Characters that came after those and are not kept."""
     parent: str | None = None
     """The tool call whose sub-agent says it."""
+    images: tuple[BlockImage, ...] = ()
+    """Shown in the place of the text, which then only says what they are."""
     expanded: bool = False
 
     @property
@@ -130,6 +137,8 @@ class ToolBlock:
     reason: str | None = None
     texts: tuple[str, ...] = ()
     """Content that is no diff and no terminal."""
+    images: tuple[BlockImage, ...] = ()
+    """Images among its content; ``texts`` says what each is."""
     diffs: tuple[Diff, ...] = ()
     terminals: tuple[str, ...] = ()
     output: str = ""
@@ -261,6 +270,11 @@ ShownBlock: TypeAlias = Block | RunBlock
 """What a view shows: blocks, and runs of them."""
 
 
+def images_of(block: ShownBlock) -> tuple[BlockImage, ...]:
+    """The images of a block."""
+    return block.images if isinstance(block, PromptBlock | TextBlock | ToolBlock) else ()
+
+
 def has_failed(block: ToolBlock) -> bool:
     """Whether a call failed; a command whose exit code is not 0 did."""
     return block.status == "failed" or block.exit not in (None, "0")
@@ -273,7 +287,7 @@ def can_join_run(block: Block) -> bool:
         and block.kind in ("read", "search")
         and block.status == "completed"
         and block.inner is None
-        and not (block.is_asking or block.diffs or has_failed(block))
+        and not (block.is_asking or block.diffs or block.images or has_failed(block))
         and not (block.decision or "").startswith(("denied", "cancelled"))
     )
 
@@ -333,9 +347,11 @@ def _tool(block: ToolBlock) -> Iterator[str]:
     for diff in block.diffs:
         yield from (diff.path, diff.new_text)
     yield from block.texts
+    yield from (f"[image {one.facts} {one.name}]" for one in block.images)
     if block.output:
         yield block.output
-    if block.raw_output is not None and not (block.texts or block.diffs or block.output):
+    shown = block.texts or block.images or block.diffs or block.output
+    if block.raw_output is not None and not shown:
         yield format_json(block.raw_output)
     if block.decision:
         yield block.decision

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from quarterdeck.wire.errors import QuarterdeckError
 
+from ..rendering import glyphs
+
 __all__ = ["Checkout", "Checkouts"]
 
 _AGE = 10.0
@@ -29,7 +31,7 @@ class Checkout:
     @property
     def changes(self) -> str:
         """Lines that came and went, against the last commit."""
-        return f"+{self.added} −{self.removed}" if self.added or self.removed else ""
+        return f"+{self.added} {glyphs.MINUS}{self.removed}" if self.added or self.removed else ""
 
 
 class Checkouts:

@@ -88,6 +88,7 @@ def _merge(earlier: ToolBlock, later: ToolBlock) -> None:
     later.asked = later.asked or earlier.asked
     later.kind = earlier.kind if later.kind == "other" else later.kind
     later.texts = later.texts or earlier.texts
+    later.images = later.images or earlier.images
     later.diffs = later.diffs or earlier.diffs
     later.terminals = later.terminals or earlier.terminals
     later.locations = later.locations or earlier.locations
@@ -96,7 +97,7 @@ def _merge(earlier: ToolBlock, later: ToolBlock) -> None:
     later.began = later.began or earlier.began
     later.ended = later.ended or earlier.ended
     later.raw_input = earlier.raw_input if later.raw_input is None else later.raw_input
-    for name in ("title", "name", "kind", "status", "reason", "texts", "diffs", "asked"):
+    for name in ("title", "name", "kind", "status", "reason", "texts", "images", "diffs", "asked"):
         setattr(earlier, name, getattr(later, name))
     for name in (
         "terminals",
@@ -355,6 +356,11 @@ class TranscriptStore:
             block.version += 1
         self._notify_watchers("shape")
         return True
+
+    def redraw(self, block: Block) -> None:
+        """Draw a block anew, of which more is known now than its records say."""
+        block.version += 1
+        self._notify_watchers("shape")
 
     def unfold_all(self, expanded: bool) -> None:
         """Unfold every tool call and thought, or fold them."""

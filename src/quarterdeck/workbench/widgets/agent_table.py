@@ -12,6 +12,7 @@ from textual.message import Message
 
 from quarterdeck.wire.clock import WallClock
 
+from ..rendering import glyphs
 from ..rendering.agent_rows import (
     AgentRow,
     agent_card,
@@ -272,7 +273,7 @@ class AgentTable(Picker):
         query = self._roster.query
         shown, there = len(self._roster.agents), len(self._roster.everyone)
         where = f" in {sanitize_line(query.within, 60)}" if query.within is not None else ""
-        typed = sanitize_line(query.words) + ("▏" if self._is_seeking else "")
+        typed = sanitize_line(query.words) + (glyphs.BAR_EIGHTHS[0] if self._is_seeking else "")
         return (
             ("/ ", "key"),
             (typed, "strong"),

@@ -18,6 +18,7 @@ from textual.message import Message
 
 from quarterdeck.wire.errors import QuarterdeckError
 
+from ..rendering import glyphs
 from ..rendering.home_lines import HomePage, head_line, home_lines
 from ..rendering.lines import Line
 from ..stores.discovery import find_versions
@@ -127,7 +128,7 @@ class HomeView(Picker):
 
     def head(self, width: int) -> list[Line]:
         """See ``Picker``."""
-        return [head_line(self._page(), width), (("─" * width, "faint"),)]
+        return [head_line(self._page(), width), ((glyphs.RULE * width, "faint"),)]
 
     def rows(self, width: int) -> list[tuple[str, Line]]:
         """See ``Picker``."""

@@ -1,18 +1,24 @@
 """A view made of lines with roles; looks come from the style sheet, never from the text."""
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rich.cells import cell_len
+from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.dom import DOMNode
+from textual.filter import Monochrome
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from ..rendering.lines import Line, LinkRole, text_of, width_of
+from ..preferences.themes.files import FEW_COLOURS, NO_COLOUR
+from ..rendering.glyphs import SHADES
+from ..rendering.lines import Line, LinkRole, PixelRole, text_of, width_of
+from ..terminal_features import SignFilter
 from .vim_keys import find_list_step
 
 if TYPE_CHECKING:
@@ -34,6 +40,17 @@ another after a slash, as in ``code-string/diff-line-added``: the first on the s
 _MOST_STYLES = 2_000
 _MOST_SELECTED = 20_000
 """Lines that are copied at once."""
+
+
+@lru_cache(maxsize=8_192)
+def _pixel_style(colours: tuple[int, ...]) -> Style:
+    upper, lower = colours[:3], colours[3:]
+    return Style(color=Color.from_rgb(*upper), bgcolor=Color.from_rgb(*lower))
+
+
+def _copyable(line: Line) -> str:
+    """The text of a line; a line of a picture has none."""
+    return "" if any(isinstance(role, PixelRole) for _, role in line) else text_of(line)
 
 
 class LineCanvas(ScrollView):
@@ -80,9 +97,30 @@ class LineCanvas(ScrollView):
     def draw_line(self, line: Line, is_marked: bool = False) -> Strip:
         """A line as it looks, in the width of the view."""
         width = self.scrollable_content_region.width
-        segments = [Segment(text, self.look(role, is_marked)) for text, role in line]
+        if any(isinstance(role, PixelRole) for _, role in line):
+            segments = self._draw_pixels(line)
+        else:
+            segments = [Segment(text, self.look(role, is_marked)) for text, role in line]
         base = self.look("cursor" if is_marked else "text", is_marked)
         return Strip(segments, width_of(line)).adjust_cell_length(width, base)
+
+    def _draw_pixels(self, line: Line) -> list[Segment]:
+        """A line of a picture; by shades where half blocks in two colours cannot be shown."""
+        app = cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]
+        is_plain = app.theme in (NO_COLOUR, FEW_COLOURS) or any(
+            isinstance(one, SignFilter | Monochrome) for one in app.get_line_filters()
+        )
+        shades = SHADES if app.current_theme.dark else SHADES[::-1]
+        segments: list[Segment] = []
+        for text, role in line:
+            if not isinstance(role, PixelRole):
+                segments.append(Segment(text, self.look(role)))
+            elif not is_plain:
+                segments.append(Segment(text, _pixel_style(role.colours)))
+            else:
+                shade = shades[min(len(shades) - 1, int(role.brightness * len(shades)))]
+                segments.append(Segment(shade * len(text), self.look("text")))
+        return segments
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The text that was selected with the mouse, line by line as it is shown."""
@@ -90,7 +128,7 @@ class LineCanvas(ScrollView):
         last = selection.end.y if selection.end is not None else self.virtual_size.height - 1
         lines: list[str] = []
         for y in range(first, min(last, first + _MOST_SELECTED) + 1):
-            text = text_of(self.line_at(y)[0])
+            text = _copyable(self.line_at(y)[0])
             begin, end = selection.get_span(y) or (0, -1)
             lines.append((text[begin:] if end < 0 else text[begin:end]).rstrip())
         return "\n".join(lines), "\n"

@@ -19,7 +19,8 @@ from ..rendering.calls import put_elapsed
 from ..rendering.lines import Line, find_url_at, mark_matches
 from ..rendering.markdown import is_markdown_loaded, load_markdown
 from ..sanitize import sanitize_text
-from ..stores.blocks import Block, PromptBlock, ShownBlock, ToolBlock
+from ..stores.blocks import Block, PromptBlock, RunBlock, ShownBlock, ToolBlock, images_of
+from ..stores.images import BlockImage, list_images
 from ..stores.transcript import TranscriptChange, TranscriptSpot, TranscriptStore
 from . import transcript_position
 from .lines_view import LineCanvas
@@ -39,6 +40,71 @@ _CLOCK = 6
 """Cells of the column of times."""
 _TITLE_ROWS = 6
 """Rows from which on the first may be the title of what is read."""
+
+
+class _ImageLoader:
+    """Reads the images that are looked at from the log, one after the other, beside the loop.
+
+    Args:
+        run: does something in the background.
+    """
+
+    def __init__(
+        self, run: "Callable[[Callable[[], Coroutine[object, object, object]]], None]"
+    ) -> None:
+        self._run = run
+        self._wanted: list[tuple[TranscriptStore, Block, BlockImage]] = []
+        self._is_busy = False
+
+    def want(self, store: TranscriptStore, block: ShownBlock) -> None:
+        """See that the images of a block are drawn soon."""
+        if isinstance(block, RunBlock):
+            return
+        for image in images_of(block):
+            if image.raster is None and not image.problem and not image.is_wanted:
+                image.is_wanted = True
+                self._wanted.append((store, block, image))
+        if self._wanted and not self._is_busy:
+            self._is_busy = True
+            self._run(self._load)
+
+    async def _load(self) -> None:
+        try:
+            while self._wanted:
+                store, block, image = self._wanted.pop(0)
+                await _load_image(store, image)
+                store.redraw(block)
+        finally:
+            for *_, image in self._wanted:  # someone else may still look at them
+                image.is_wanted = False
+            self._wanted.clear()
+            self._is_busy = False
+
+
+def _prepare() -> None:
+    """Import what draws messages, and look which images can be read. Blocks."""
+    from ..rasters import can_read_image
+
+    load_markdown()
+    can_read_image("JPEG")
+
+
+async def _load_image(store: TranscriptStore, image: BlockImage) -> None:
+    from ..rasters import ImageError, can_read_image, load_raster
+
+    if not can_read_image(image.facts.kind) or not (image.facts.width and image.facts.height):
+        return
+    try:
+        records = await store.read(after=image.seq - 1, limit=1)
+        images = [one for record in records for one in list_images(record.event)]
+        if image.at >= len(images):
+            image.problem = "no longer in the log"
+        else:
+            image.raster = await asyncio.to_thread(load_raster, images[image.at].data)
+    except ImageError as error:
+        image.problem = str(error)
+    finally:
+        image.is_wanted = False
 
 
 class TranscriptView(LineCanvas, can_focus=True):
@@ -94,6 +160,7 @@ class TranscriptView(LineCanvas, can_focus=True):
         self.copied_code: tuple[int, int] = (0, 0)
         """The code that was copied last: the first record of its answer, and its number."""
         self._is_ticking = False
+        self._images = _ImageLoader(self._do)
 
     @property
     def follows(self) -> bool:
@@ -158,6 +225,8 @@ class TranscriptView(LineCanvas, can_focus=True):
         line = self._layout.line(at, offset)
         words = self._looking.pattern
         block = self._layout.block(at)
+        if self._store is not None:
+            self._images.want(self._store, block)
         is_first = not self._layout.part(at) and offset == self._layout.has_gap(at)
         is_head = is_first and block is self._place.marked
         line = mark_matches(line, words) if words is not None else line
@@ -399,7 +468,7 @@ class TranscriptView(LineCanvas, can_focus=True):
 
     async def _make_ready(self) -> None:
         if not is_markdown_loaded():
-            await asyncio.to_thread(load_markdown)
+            await asyncio.to_thread(_prepare)
             self._sync()
 
     def _sync(self) -> None:

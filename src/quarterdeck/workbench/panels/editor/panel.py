@@ -14,7 +14,7 @@ from quarterdeck.system.errors import FileChangedError, OperatingSystemError
 from quarterdeck.wire.clock import format_local_time, read_wall_seconds
 
 from ...rendering.diffs import diff_lines
-from ...rendering.glyphs import RUNNING
+from ...rendering.glyphs import RUNNING, TO
 from ...rendering.lines import Line, clip
 from ...sanitize import sanitize_line, sanitize_text
 from ..components import AskBar, HeadLine, PanelPage, PolledPanel
@@ -379,7 +379,7 @@ class EditorPanel(PolledPanel):
             self._keeps_mine = True
 
     def _show_difference(self, old: str, new: str) -> None:
-        self._difference = list(diff_lines("on disk → here", old, new))
+        self._difference = list(diff_lines(f"on disk {TO} here", old, new))
         page = self.page
         page.display, self.area.display = True, False
         self.call_after_refresh(page.update)

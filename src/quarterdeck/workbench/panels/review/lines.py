@@ -175,7 +175,7 @@ def file_title(file: ChangedFile, canvas: RowCanvas) -> Line:
     """The first row of a file."""
     facts = [_KIND_WORDS[file.kind], format_counts(file.added, file.removed)]
     if file.old_mode != file.new_mode and file.old_mode and file.new_mode:
-        facts.append(f"mode {file.old_mode} → {file.new_mode}")
+        facts.append(f"mode {file.old_mode} {glyphs.TO} {file.new_mode}")
     facts.append({"whole": "accepted", "part": "partly accepted"}.get(file.accepted, ""))
     facts.append("viewed" if file.mark != "none" else "")
     right: list[Span] = [("  " + "  ".join(fact for fact in facts if fact), "faint")]
@@ -192,7 +192,7 @@ def file_name(file: ChangedFile) -> str:
     """A file's path as it is shown; of one that moved, both."""
     path = _one_line(file.path)
     if file.old_path is not None and file.old_path != file.path:
-        return f"{_one_line(file.old_path)} → {path}"
+        return f"{_one_line(file.old_path)} {glyphs.TO} {path}"
     return path
 
 
@@ -231,7 +231,7 @@ def comment_lines(placed: PlacedComment, width: int, name: str) -> list[Line]:
     elif (placed.line, placed.path) != (comment.line, comment.path):
         facts.append(f"was line {comment.line}")
     last = comment.end_line or comment.line
-    where = f" on lines {comment.line}–{last}" if last != comment.line else ""
+    where = f" on lines {comment.line}{glyphs.RANGE}{last}" if last != comment.line else ""
     state = " · ".join(facts)
     role = {"open": "warning", "resolved": "faint"}.get(comment.state, "good")
     bar: Span = (f"      {glyphs.WALL} ", role)

@@ -10,6 +10,7 @@ from textual.geometry import Offset, Size
 from textual.message import Message
 from textual.widgets import TextArea
 
+from ...rendering.glyphs import RANGE
 from ...rendering.lines import Line
 from ...widgets.lines_view import LineCanvas
 from ...widgets.picker import Picker
@@ -468,4 +469,4 @@ def _title(target: CommentTarget) -> str:
     side = "removed " if target.is_old else ""
     if target.line == target.end_line:
         return f"comment on {side}line {target.line}"
-    return f"comment on {side}lines {target.line}–{target.end_line}"
+    return f"comment on {side}lines {target.line}{RANGE}{target.end_line}"
