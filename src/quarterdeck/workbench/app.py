@@ -26,7 +26,7 @@ from .drafts import DraftSaver
 from .feed import ReachHost, WorkbenchFeed
 from .first_run import FirstRun
 from .fleet_actions import FleetActions
-from .frame_diff import FrameDiff, ReliableCompositor
+from .frame_diff import FrameDiff, use_reliable_layout
 from .keyboard import MAIN_SCREEN_ACTIONS, WORKBENCH_BINDINGS, KeyDispatcher
 from .layout.edit import ResizeDirection
 from .layout.view import LayoutView
@@ -119,6 +119,7 @@ class Workbench(App[None]):
         on_exit: Callable[[], Awaitable[None]] | None = None,
         on_first_frame: Callable[[], None] | None = None,
     ) -> None:
+        use_reliable_layout()
         super().__init__()
         self._frames = FrameDiff()
         self.animation_level = "none"
@@ -180,16 +181,8 @@ class Workbench(App[None]):
         """Write to the terminal only what has changed there."""
         cast("Any", super())._display(screen, self._frames.reduce(renderable))
 
-    def _get_screen(self, screen: Screen[Any] | str) -> Any:
-        """Give each screen above it a layout that tells every widget its size."""
-        found = cast("Screen[Any]", self.get_screen(screen))  # pyright: ignore[reportUnknownMemberType]
-        if not found.is_running:
-            found._compositor = ReliableCompositor()  # pyright: ignore[reportPrivateUsage]
-        return cast("Any", super())._get_screen(found)
-
     def get_default_screen(self) -> Screen[None]:
         """The screen below all others."""
-        self.main._compositor = ReliableCompositor()  # pyright: ignore[reportPrivateUsage]
         return self.main
 
     def on_mount(self) -> None:

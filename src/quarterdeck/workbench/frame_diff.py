@@ -4,8 +4,9 @@ not every line that a widget has drawn anew. And a layout that tells every widge
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+import textual.screen
 from textual._compositor import (
     ChopsUpdate,
     Compositor,
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from textual.strip import Strip
     from textual.widget import Widget
 
-__all__ = ["FrameDiff", "ReliableCompositor"]
+__all__ = ["FrameDiff", "ReliableCompositor", "use_reliable_layout"]
 
 _Piece: TypeAlias = "tuple[int, int, Strip]"
 """A row, a column, and what is drawn from there on."""
@@ -107,6 +108,11 @@ class ReliableCompositor(Compositor):
             widget for widget, now in self._announced.items() if before.get(widget, now) != now
         }
         return ReflowResult(hidden=hidden, shown=shown, resized=resized)
+
+
+def use_reliable_layout() -> None:
+    """Let every screen that is made from now on have it."""
+    cast("Any", textual.screen).Compositor = ReliableCompositor
 
 
 class _ReducedUpdate(CompositorUpdate):
