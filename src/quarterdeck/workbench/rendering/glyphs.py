@@ -11,9 +11,8 @@ from rich.cells import cell_len
 __all__ = [
     "ACCEPTED",
     "ASCII_SIGNS",
-    "BAR_EIGHTHS",
+    "BAR",
     "BETWEEN",
-    "BLOCK",
     "BRANCH",
     "CHECKED",
     "COMMENT",
@@ -24,6 +23,7 @@ __all__ = [
     "FAILED",
     "FOLDED",
     "FREE",
+    "HALF_BAR",
     "IDLE",
     "LEVELS",
     "MINUS",
@@ -67,9 +67,8 @@ POINT = "•"
 """Before an item of a list."""
 WALL, RULE = "│", "─"
 USED, FREE = "▓", "░"
-BLOCK = "█"
-BAR_EIGHTHS = "▏▎▍▌▋▊▉"
-"""Parts of the last cell of a bar, from an eighth to seven."""
+BAR, HALF_BAR = "━", "╸"
+"""The length of something in a chart."""
 LEVELS = "▁▂▃▄▅▆▇█"
 """Activity, from little to much."""
 CUT, BETWEEN, MINUS, TO, UNKNOWN = "…", "·", "−", "→", "–"
@@ -79,7 +78,7 @@ ASCII_SIGNS: dict[str, str] = {
     PROMPT: ">", THINKING: "~", FOLDED: ">", UNFOLDED: "v", PLAN_OPEN: ".", PLAN_BEGUN: "o",
     PLAN_DONE: "+", BRANCH: "@", ACCEPTED: "#", PARTLY_ACCEPTED: "%", COMMENT: '"', CURSOR: "|",
     POINT: "*", WALL: "|", RULE: "-", "└": "`", "├": "|", USED: "#", FREE: ".", CUT: "~",
-    BETWEEN: "-", MINUS: "-", TO: ">", UNKNOWN: "-",
+    BETWEEN: "-", MINUS: "-", TO: ">", UNKNOWN: "-", BAR: "=", HALF_BAR: "-",
     **dict(zip(LEVELS, "_.:-=+*#", strict=True)),
 }  # fmt: skip
 """What stands for each sign."""
@@ -88,7 +87,7 @@ ASCII_SIGNS: dict[str, str] = {
 _OTHERS: dict[str, str] = {
     **dict.fromkeys("╭╮╰╯┌┐┘┬┴┼┏┓┗┛╔╗╚╝╠╣╦╩╬", "+"),
     **dict.fromkeys("┤┃║┆┇┊┋╎╏▐▎▍▋▊▉▏▕▖▗▘▝", "|"),
-    **dict.fromkeys("━═╌┄┅┈┉—‒―▔▀╶╴", "-"),
+    **dict.fromkeys("═╌┄┅┈┉—‒―▔▀╶╴", "-"),
     **dict.fromkeys("■▪▮◼", "#"), **dict.fromkeys("▒▚▞", "%"), **dict.fromkeys("□▫▯◻", "."),
     "←": "<", "↑": "^", "↓": "v", "↔": "-", "↪": "\\", "◂": "<", "▼": "v", "▲": "^", "▶": ">",
     "◀": "<", "►": ">", "◄": "<", "◉": "*", "◎": "o", "⋯": "~", "×": "x", "‖": "=", "⍰": "?",
