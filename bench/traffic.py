@@ -14,8 +14,8 @@ _RATE = 20
 """Pieces of a message a second."""
 _GOAL = 20_000
 """Bytes a second."""
-_STARTED = "started in "
-"""What the transcript of an agent begins with."""
+_STARTED, _SPEAKS = "started in ", "1 running"
+"""What the transcript of an agent begins with, and what stays while one speaks."""
 
 
 def measure_traffic(
@@ -28,7 +28,7 @@ def measure_traffic(
         words = ("-a", "paced", "-n", "paced", told) if is_speaking else ("-m", "scripted/default")
         quarterdeck(environment, project, "spawn", *words)
         with on_terminal([OURS], cwd=project, environment=environment, size=size) as screen:
-            screen.wait_for(_STARTED)
+            screen.wait_for(_SPEAKS if is_speaking else _STARTED)
             time.sleep(settle)
             at, begun = screen.mark(), time.perf_counter()
             time.sleep(seconds)

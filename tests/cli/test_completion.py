@@ -16,7 +16,7 @@ import pytest
 from quarterdeck.cli.completion import command
 from quarterdeck.cli.root import root
 from tests.support.deadlines import SOON
-from tests.support.real_terminals import pty_of
+from tests.support.real_terminals import Pty, pty_of, soon
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -227,6 +227,46 @@ def test_fish_completes_a_command(environ: dict[str, str], tmp_path: Path):
         timeout=30,
     )
     assert done.stdout == "doctor\tShow what is installed and what is missing.\n"
+
+
+SHELLS = {
+    "zsh": (("zsh", "-f", "-i"), "source <(quarterdeck completion zsh)"),
+    # It wants a terminal that controls it.
+    "fish": (("setsid", "-c", "fish", "--no-config", "-i"), "quarterdeck completion fish | source"),
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_tab_completes_commands_and_names_in_an_interactive_shell(
+    shell: str, run, environ: dict[str, str], work: Path, home: Path, host: object
+):
+    if shutil.which(shell) is None or shutil.which(SHELLS[shell][0][0]) is None:
+        pytest.skip(f"{shell} is not installed")
+    own = home / ".config/quarterdeck"
+    own.mkdir(parents=True)
+    (own / "config.toml").write_text('[models."ollama/mine:8b"]\nwindow = 1000\n')
+    for name in ("ann", "bärbel"):
+        assert run("spawn", "-a", "claude", "-n", name, "say hello").returncode == 0
+    command, source = SHELLS[shell]
+    seen = environ | {"TERM": "xterm", "PS1": "> ", "LANG": "C.UTF-8"}
+    with pty_of(command, seen, cwd=work, size=(100, 30)) as terminal:
+        terminal.write(f"{source}; echo rea''dy\r")
+        terminal.shows("ready\r\n")
+        for typed, whole in (
+            ("quarterdeck sp\t", "quarterdeck spawn "),
+            ("quarterdeck logs a\t", "quarterdeck logs ann "),
+            ("qd kill ann b\t", "qd kill ann bärbel "),
+            ("quarterdeck spawn -m ollama/mi\t", "quarterdeck spawn -m ollama/mine:8b "),
+        ):
+            terminal.write(f"\x15{typed}")
+            _shows_line(terminal, whole)
+        terminal.write("\x15quarterdeck logs \t")
+        _shows_line(terminal, "bärbel")
+
+
+def _shows_line(terminal: Pty, words: str) -> None:
+    """Wait until words stand on the screen, spaces at the end of a line not counted."""
+    soon(lambda: (terminal.read(), words.rstrip() in terminal.text())[1], what=words)
 
 
 def test_a_tab_in_an_interactive_bash_completes(environ: dict[str, str], tmp_path: Path):

@@ -376,7 +376,7 @@ def codex_asked(number: int = 1) -> PermissionAsked:
 @state(at_work)  # pyright: ignore[reportArgumentType]
 async def permission_with_every_choice(stage: Stage) -> None:
     await _asked(stage, codex_asked())
-    await stage.until("pytest -q tests this session", "3 more")
+    await stage.until("allow pytest -q tests for this session", "3 more")
     await _ready(stage)
     await stage.press("m")
     await stage.until("don't ask again")
@@ -402,7 +402,7 @@ async def permission_for_another_agent(stage: Stage) -> None:
 async def permission_while_typing(stage: Stage) -> None:
     await stage.press(*"half a thought")
     await _asked(stage, codex_asked())
-    await stage.until("pytest -q tests this session", "ctrl+g answer")
+    await stage.until("allow pytest -q tests for this session", "ctrl+g answer")
 
 
 @state(at_work)  # pyright: ignore[reportArgumentType]

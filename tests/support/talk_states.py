@@ -226,7 +226,7 @@ async def talk_with_times(stage: Stage) -> None:
 
 @state(_ended)
 async def talk_that_ended(stage: Stage) -> None:
-    await stage.until("2 files changed", "v review")
+    await stage.until("2 files changed", "alt+v review")
 
 
 async def _pictured(fleet: StagedFleet, home: Path) -> None:

@@ -24,6 +24,7 @@ from quarterdeck.wire.events import (
     QuestionAnswered,
     RateLimited,
     RetryScheduled,
+    SessionChanged,
     SessionEnded,
     SessionOpened,
     ToolCallEnded,
@@ -95,6 +96,8 @@ YES = Selected(option_id="yes")
         (RetryScheduled(attempt=2, delay=2.4, reason="busy"), "retrying in 2 s: busy"),
         (RetryScheduled(attempt=2, delay=0.0, reason="busy"), "retrying: busy"),
         (CompactionChanged(compaction="c", status="cancelled"), None),
+        (SessionChanged(archived=True), "archived"),
+        (SessionChanged(archived=False, name="ann"), "name: ann, not archived"),
     ],
 )
 def test_each_event_has_its_text(event: Event, words: str | None):

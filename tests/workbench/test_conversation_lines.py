@@ -458,7 +458,7 @@ def test_the_end_of_a_turn_says_what_exists():
     talk.add(TurnEnded(stop="end_turn", usage=usage, cost=cost), after=120)
     end = talk.text(100).split("\n")[-1]
     assert end.startswith("2m 4s · 9.3k in, 1.2k out · ") and "0.12" in end
-    assert end.endswith("2 files changed +5 −2 · v review")
+    assert end.endswith("2 files changed +5 −2 · alt+v review")
     talk.add(TurnStarted(), TurnEnded(stop="end_turn"))
     assert talk.text().split("\n")[-1] == "0.5s"
     talk.add(TurnStarted(), TurnEnded(stop="failed", reason="no credit"))
@@ -477,7 +477,7 @@ def test_how_many_files_changed_is_said_once(is_late: bool):
         layout.sync(talk.store.blocks)
     shown = "\n".join(text_of(line) for line in lines_of(layout))
     assert shown == "\n".join(text_of(line) for line in talk.lines(60))
-    assert shown.count("1 file changed") == 1 and "1 file changed +1 −1 · v review" in shown
+    assert shown.count("1 file changed") == 1 and "1 file changed +1 −1 · alt+v review" in shown
     alone = Talk().add(TurnStarted(), note, end)
     assert "1 file changed: a.py" in alone.text()  # nothing else says it
 

@@ -56,9 +56,9 @@ def written(frames: FrameDiff, update: CompositorUpdate) -> str:
     return reduced.render_segments(CONSOLE)
 
 
-def shown(*sequences: str) -> object:
+def shown(*sequences: str, height: int = HEIGHT) -> object:
     """What a terminal shows after these."""
-    emulator = open_emulator(WIDTH, HEIGHT)
+    emulator = open_emulator(WIDTH, height)
     for sequence in sequences:
         emulator.feed(sequence.replace("\n", "\r\n").encode())
     rows = list(emulator.rows())
@@ -79,6 +79,63 @@ def test_a_terminal_shows_the_same(first, later):
         rows[y] = strip(row)
         pieces.append(written(frames, chops(y, rows[y])))
     assert shown(*pieces) == shown(layout(rows).render_segments(CONSOLE))
+
+
+TALL, SIDE = 14, 6
+"""Lines of a screen with a list at its left, and the cells of that."""
+LINES = st.lists(ROWS, min_size=1, max_size=5)
+
+
+def scrolled(side: list[Strip], talk: list[Strip]) -> ChopsUpdate:
+    """The lines of the right part, drawn anew."""
+    lines: list[dict[int, Strip | None]] = [{0: side[y], SIDE: talk[y]} for y in range(TALL)]
+    return ChopsUpdate(lines, [(y, SIDE, WIDTH) for y in range(TALL)], [[SIDE, WIDTH]] * TALL)
+
+
+def tall_layout(side: list[Strip], talk: list[Strip]) -> LayoutUpdate:
+    rows = [[left, right] for left, right in zip(side, talk, strict=True)]
+    return LayoutUpdate(rows, Region(0, 0, WIDTH, TALL))
+
+
+def right_part(row: list[tuple[str, int]]) -> Strip:
+    line = Strip([Segment(text, STYLES[style]) for text, style in row])
+    return line.adjust_cell_length(WIDTH - SIDE, STYLES[2])
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(ROWS, min_size=TALL, max_size=TALL),
+    st.lists(ROWS, min_size=TALL, max_size=TALL),
+    st.lists(LINES, max_size=4),
+)
+def test_a_terminal_shows_the_same_when_lines_move_up(left, first, later):
+    frames = FrameDiff()
+    side = [strip(row).crop(0, SIDE) for row in left]
+    talk = [right_part(row) for row in first]
+    pieces = [written(frames, tall_layout(side, talk))]
+    for lines in later:
+        talk = [*talk[len(lines) :], *map(right_part, lines)]
+        pieces.append(written(frames, scrolled(side, talk)))
+    whole = tall_layout(side, talk).render_segments(CONSOLE)
+    assert shown(*pieces, height=TALL) == shown(whole, height=TALL)
+
+
+def test_lines_that_move_up_are_moved_by_the_terminal():
+    frames = FrameDiff()
+    side = [strip([(" ", 2)]).crop(0, SIDE)] * TALL
+    side[2] = strip([("bob …", 2)]).crop(0, SIDE)
+    texts = [f"{chr(ord('A') + number) * 9} {'日' * (number == 5)}" for number in range(40)]
+    talk = [right_part([(text, 2)]) for text in texts]
+    pieces = [written(frames, tall_layout(side, talk[:TALL]))]
+    pieces.append(written(frames, scrolled(side, talk[1 : TALL + 1])))
+    assert f"\x1b[1;{TALL}r\x1b[1;1H\x1b[1M\x1b[r" in pieces[-1]
+    assert "OOO" in pieces[-1] and "NNN" not in pieces[-1] and "bob …" in pieces[-1]
+    whole = tall_layout(side, talk[1 : TALL + 1]).render_segments(CONSOLE)
+    assert shown(*pieces, height=TALL) == shown(whole, height=TALL)
+    pieces.append(written(frames, scrolled(side, talk[20 : TALL + 20])))
+    assert "M\x1b[r" not in pieces[-1]  # nothing of it was there before
+    whole = tall_layout(side, talk[20 : TALL + 20]).render_segments(CONSOLE)
+    assert shown(*pieces, height=TALL) == shown(whole, height=TALL)
 
 
 def test_what_is_there_already_is_not_written_and_a_change_is_short():

@@ -225,7 +225,7 @@ def test_the_default_layout_stacks_where_it_is_narrow():
     root = builtin_layout().tabs[0].root
     lines = {"agents": 3, "inbox": 0, "chat": None}
     wide = place_nodes(root, 200, 50, wants=lambda panel, _: lines[panel.id])
-    assert wide.panels["agents"].width == wide.panels["chat"].x - 1 == 76
+    assert wide.panels["agents"].width == wide.panels["chat"].x - 1 == 46
     assert wide.panels["chat"].height == 50
     assert "inbox" not in wide.panels
     narrow = place_nodes(root, 80, 24, wants=lambda panel, _: lines[panel.id])

@@ -71,6 +71,18 @@ async def test_a_chosen_command_runs_and_comes_first_from_then_on(tmp_path: Path
                 await pilot.pause(0.02)
 
 
+async def test_the_palette_is_as_high_as_what_was_found_and_its_top_stays(tmp_path: Path):
+    async with opened(FakeFleet(), tmp_path, (120, 40)) as (app, pilot):
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: app.screen.query("#box") and "spawn" in screen_text(app))
+        whole = app.screen.query_one("#box").region
+        await pilot.press(*"layout")
+        await until(pilot, lambda: app.screen.query_one("#box").region.height < 10)
+        assert app.screen.query_one("#box").region.y == whole.y
+        await pilot.resize_terminal(20, 5)
+        await until(pilot, lambda: "layouts" in screen_text(app))
+
+
 def test_recent_commands_are_bounded_and_each_is_there_once():
     looks = load_preferences(Places.find(), "/x", {})
     for number in range(40):

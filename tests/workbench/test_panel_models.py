@@ -14,6 +14,7 @@ from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
 from quarterdeck.workbench.panels import tree_model as tree_model
 from quarterdeck.workbench.panels.markdown import find_links, resolve_link
 from quarterdeck.workbench.panels.notebook import NotebookError, cell_lines, parse_notebook
+from quarterdeck.workbench.panels.paths import shorten_path
 from quarterdeck.workbench.panels.system import (
     MachineProcess,
     MachineSampler,
@@ -211,9 +212,17 @@ def test_a_bar_fills_its_cells(part: float, width: int):
     assert width_of(((draw_bar(part, width), ""),)) == width
 
 
+def test_a_long_path_loses_whole_directories_first():
+    assert shorten_path("src/parser.py", 13) == "src/parser.py"
+    assert shorten_path("src/parser.py", 12) == "…/parser.py"
+    assert shorten_path("a/src/parser.py", 13) == "…/parser.py"
+    assert shorten_path("src/parser.py", 7) == "…ser.py" and shorten_path("src/x", 1) == "…"
+    assert shorten_path("src/docs/", 4) == "…cs/"
+
+
 def test_bars_and_columns_tell_little_from_nothing():
-    assert draw_bar(0, 4) == "    " and draw_bar(1, 4) == "████" and draw_bar(0.5, 4) == "██  "
-    assert draw_bar(0.0001, 4) == "▏   "
+    assert draw_bar(0, 4) == "    " and draw_bar(1, 4) == "━━━━" and draw_bar(0.5, 4) == "━━  "
+    assert draw_bar(0.0001, 4) == "╸   " and draw_bar(0.625, 4) == "━━╸ "
     assert draw_gauge(0.5, 4) == "▓▓░░" and draw_gauge(0.0001, 4) == "▓░░░"
     assert draw_gauge(0, 4) == "░░░░" and draw_gauge(7.0, 4) == "▓▓▓▓" and draw_gauge(0.5, 0) == ""
     assert (

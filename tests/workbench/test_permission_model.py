@@ -264,6 +264,9 @@ def test_choices_stand_in_one_line_where_they_fit_and_no_rule_is_cut():
         text = " ".join(text_of(line).strip() for line in lines)
         assert all(width_of(line) <= width for line in lines)
         assert text.count("pytest -q") == 2 and text.endswith("n deny")
+    stacked = [text_of(line)[0] for line in choice_lines(choices, 50)]
+    assert stacked == ["y", "s", "p", "n"]  # one below the other, none alone in a second line
+    assert len(choice_lines(choices, 50, is_tight=True)) < 4
 
 
 def test_the_queue_tells_what_is_alike():

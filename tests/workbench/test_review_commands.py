@@ -62,6 +62,16 @@ async def test_a_key_of_the_agent_table_opens_the_review_of_its_row(tmp_path: Pa
         assert app.context.focused == fleet.find("parser")
 
 
+async def test_the_key_at_the_end_of_a_turn_counts_in_the_input(tmp_path: Path):
+    fleet = await fleet_with_changes()
+    async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
+        app.main.show_agent(fleet.find("parser"))
+        await until(pilot, lambda: app.context.focused == fleet.find("parser"))
+        await pilot.press("alt+v")
+        await until(pilot, lambda: "when = 2" in screen_text(app))
+        assert app.main.query_one(ReviewPanel).session == fleet.find("parser")
+
+
 async def test_any_key_can_be_bound_to_an_action_of_a_review(tmp_path: Path):
     fleet = await fleet_with_changes()
     async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):

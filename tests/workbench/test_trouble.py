@@ -20,7 +20,7 @@ from quarterdeck.wire.events import Prompted, SessionEnded, TurnEnded
 from quarterdeck.wire.ids import SessionId, new_message_id
 from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.workbench.app import Workbench
-from quarterdeck.workbench.rendering.lines import text_of, width_of
+from quarterdeck.workbench.rendering.lines import flow, text_of, width_of
 from quarterdeck.workbench.stores.discovery import DiscoveredAgent, MachineDiscovery
 from quarterdeck.workbench.widgets.bars import TroubleKind, diagnose_agent, trouble_lines
 from tests.support.hostile_text import hostile_strings
@@ -233,3 +233,13 @@ async def test_a_spawn_that_is_refused_keeps_what_was_typed(tmp_path: Path):
 def _prompts(fleet: FakeFleet) -> list[str]:
     said = [record.event for record in fleet.records if isinstance(record.event, Prompted)]
     return [event.content[0].text for event in said]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_key_is_never_apart_from_what_it_does():
+    lines = [
+        (("ctrl+r", "key"), (" resume it", "text")),
+        (("ctrl+t", "key"), (" start one", "text")),
+    ]
+    assert [text_of(line) for line in flow(lines, 40)] == ["ctrl+r resume it   ctrl+t start one"]
+    assert [text_of(line) for line in flow(lines, 30)] == ["ctrl+r resume it", "ctrl+t start one"]
+    assert all(width_of(line) <= 8 for line in flow(lines, 8))

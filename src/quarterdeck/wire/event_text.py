@@ -223,9 +223,14 @@ def _session(event: Event) -> EventText | None:
 
 def _changes(event: SessionChanged) -> str:
     facts: dict[str, Any] = msgspec.to_builtins(event)
-    return ", ".join(
-        f"{key.replace('_', ' ')}: {value}" for key, value in facts.items() if key != "type"
-    )
+    return ", ".join(_change(key, value) for key, value in facts.items() if key != "type")
+
+
+def _change(key: str, value: object) -> str:
+    name = key.replace("_", " ")
+    if isinstance(value, bool):
+        return name if value else f"not {name}"
+    return f"{name}: {value}"
 
 
 _REPLIES: dict[QuestionAction, str] = {

@@ -125,8 +125,7 @@ class Workbench(App[None]):
         self.animation_level = "none"
         self.context = context
         self.preferences = preferences = context.preferences
-        self._on_exit = on_exit
-        self._on_first_frame = on_first_frame
+        self._on_exit, self._on_first_frame = on_exit, on_first_frame
         self.crash: Exception | None = None
         """What ended it, if it was not a person."""
         self.theme_control = AppTheme(self, preferences)

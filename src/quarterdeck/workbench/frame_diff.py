@@ -1,9 +1,11 @@
 """Frames as what changed since the last one: a slow line carries the cells that are other now, and
-not every line that a widget has drawn anew. And a layout that tells every widget its size.
+not every line that a widget has drawn anew; lines that move up are moved by the terminal. And a
+layout that tells every widget its size.
 """
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from operator import ne
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import textual.screen
@@ -27,9 +29,15 @@ _Piece: TypeAlias = "tuple[int, int, Strip]"
 """A row, a column, and what is drawn from there on."""
 _Row: TypeAlias = list[tuple[str, str] | None]
 """Each cell with its character and its style; None: not known. A cell of something that is only
-drawn whole has all of that as its character."""
+drawn whole has all of that as its character, and as its style ``@`` and its place in that."""
 _CLOSE = 8
 """Cells between two changes that are drawn again rather than moved over."""
+_LEAST_MOVED = 6
+"""Lines that change at once before it is looked whether they moved."""
+_FARTHEST = 4
+"""Lines that a part of the screen moves up at once, at the most."""
+_SCROLL_COST = 40
+"""Cells that could be drawn instead of telling a terminal to move lines."""
 
 
 class FrameDiff:
@@ -54,10 +62,11 @@ class FrameDiff:
 
     def draw_changes(self, pieces: "Iterable[_Piece]", console: "Console") -> str:
         """What has to be written so that these pieces are on the terminal."""
+        drawn = [(y, x, strip, _cells(strip, console)) for y, x, strip in pieces]
         written: list[str] = []
+        self._scroll(written, [(y, x, cells) for y, x, _, cells in drawn])
         style = ""
-        for y, x, strip in pieces:
-            cells = _cells(strip, console)
+        for y, x, strip, cells in drawn:
             row = self._rows.setdefault(y, [])
             if len(row) < x + len(cells):
                 row.extend([None] * (x + len(cells) - len(row)))
@@ -72,6 +81,53 @@ class FrameDiff:
                 written.append(f"{reset}\x1b[{y + 1};{x + 1}H{strip.render(console)}")
                 style = ""
         return "".join([*written, "\x1b[0m"]) if style else "".join(written)
+
+    def _scroll(self, written: list[str], pieces: "list[tuple[int, int, _Row]]") -> None:
+        """Let the terminal move lines up where that is less to write, and draw what is new."""
+        changed = [(y, x, cells) for y, x, cells in pieces if self._part(y, x, len(cells)) != cells]
+        if len(changed) < _LEAST_MOVED:
+            return
+        wanted: dict[int, _Row] = {}
+        for y, x, cells in pieces:
+            row = wanted.setdefault(y, list(self._rows.get(y, ())))
+            row[x : x + len(cells)] = cells
+        _, x, widest = max(changed, key=lambda change: len(change[2]))
+        band = self._find_band(wanted, x, len(widest))
+        if band is None:
+            return
+        top, bottom, step = band
+        rows = [wanted.get(y, self._rows.get(y, [])) for y in range(top, bottom + 1)]
+        before = [self._rows.get(y, []) for y in range(top, bottom + 1)]
+        unknown: _Row = [None] * len(rows[0])
+        moved = [*before[step:], *[unknown] * step]
+        if not all(_is_whole(row, len(unknown)) for row in (*rows, *before)):
+            return
+        if _count_changes(moved, rows) + _SCROLL_COST > _count_changes(before, rows):
+            return
+        written.append(f"\x1b[{top + 1};{bottom + 1}r\x1b[{top + 1};1H\x1b[{step}M\x1b[r")
+        for y, old, new in zip(range(top, bottom + 1), moved, rows, strict=True):
+            _write_row(written, y, old, new)
+            self._rows[y] = new
+
+    def _part(self, y: int, x: int, width: int) -> _Row:
+        return self._rows.get(y, [])[x : x + width]
+
+    def _find_band(
+        self, wanted: dict[int, _Row], x: int, width: int
+    ) -> tuple[int, int, int] | None:
+        """The first and the last line of what moves up most, and how far; None: nothing does."""
+        best: tuple[int, int, int] | None = None
+        first, last = min(wanted), max(wanted)
+        for step in range(1, _FARTHEST + 1):
+            top = first
+            for y in range(first, last + 1):
+                row = wanted.get(y, self._rows.get(y, []))
+                if y + step <= last and row[x : x + width] == self._part(y + step, x, width):
+                    if best is None or y + step - top > best[1] - best[0]:
+                        best = (top, y + step, step)
+                else:
+                    top = y + 1
+        return best if best is not None and best[1] - best[0] >= _LEAST_MOVED else None
 
     def note(self, pieces: "Iterable[_Piece]", console: "Console", *, is_all: bool) -> None:
         """Note what is drawn whole; ``is_all``: there is nothing besides."""
@@ -169,7 +225,8 @@ def _cells(strip: "Strip", console: "Console") -> _Row:
         if style is not None:
             codes = style._ansi or style._make_ansi_codes(colours)  # pyright: ignore[reportPrivateUsage]
         if control or not _is_simple(text) or (style is not None and style.link):
-            return [(strip.render(console), "")] * strip.cell_length
+            whole = strip.render(console)
+            return [(whole, f"@{at}") for at in range(strip.cell_length)]
         cells += [(character, codes) for character in text]
     return cells
 
@@ -182,7 +239,57 @@ def _is_simple(text: str) -> bool:
 
 
 def _is_plain(cells: _Row) -> bool:
-    return all(cell is not None and len(cell[0]) == 1 for cell in cells)
+    return all(cell is not None and not cell[1].startswith("@") for cell in cells)
+
+
+def _is_whole(row: _Row, width: int) -> bool:
+    """Whether a line is known to its end, and nothing in it that is drawn whole is cut."""
+    at = 0
+    while at < len(row):
+        cell = row[at]
+        if cell is None:
+            return False
+        at += 1
+        if cell[1].startswith("@"):
+            if cell[1] != "@0":
+                return False
+            at += _count_rest(row, at, cell[0])
+    return len(row) == width
+
+
+def _count_rest(row: _Row, at: int, whole: str) -> int:
+    """How many cells from here on belong to what began one cell before."""
+    size = 0
+    while at + size < len(row) and row[at + size] == (whole, f"@{size + 1}"):
+        size += 1
+    return size
+
+
+def _count_changes(before: list[_Row], after: list[_Row]) -> int:
+    return sum(
+        sum(map(ne, row, other))
+        for row, other in zip(before, after, strict=True)
+        if row is not other
+    )
+
+
+def _write_row(written: list[str], y: int, before: _Row, row: _Row) -> None:
+    """Write what differs between two lines; what is drawn whole is, where any of it differs."""
+    at = 0
+    while at < len(row):
+        cell = row[at]
+        assert cell is not None
+        end = at + 1
+        if cell[1] == "@0":
+            end += _count_rest(row, end, cell[0])
+            if before[at:end] != row[at:end]:
+                written.append(f"\x1b[{y + 1};{at + 1}H{cell[0]}")
+        else:
+            while end < len(row) and not (row[end] or ("", ""))[1].startswith("@"):
+                end += 1
+            if _write_runs(written, (y, at), before[at:end], row[at:end], ""):
+                written.append("\x1b[0m")
+        at = end
 
 
 def _write_runs(

@@ -52,6 +52,7 @@ WORKBENCH_BINDINGS: list[BindingType] = [
     Binding("f8", "command('feed')", "show the feed of all agents"),
     Binding("f9", "command('themes')", "choose a theme"),
     Binding("f10", "command('keys')", "list all keys and how to rebind them"),
+    Binding("alt+v", "command('review')", "review what this agent changed"),
     Binding("alt+n", "command('notices')", "show the last notices again"),
     Binding("f11", "command('settings')", "show and change settings"),
     Binding("ctrl+r", "command('retry')", "retry an agent that failed"),

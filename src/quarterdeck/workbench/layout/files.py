@@ -47,7 +47,7 @@ def _panel(
     return PanelNode(id=name, widget=widget or name, options=dict(options), size=size, title=title)
 
 
-def _side(size: str = "38%") -> Node:
+def _side(size: str = "46") -> Node:
     """The agents; their requests stand in their rows, so that no inbox is needed beside it."""
     return PanelNode(id="agents", widget="agents", size=size, stacked_size="auto")
 

@@ -36,9 +36,11 @@ def format_path(cwd: str, path: str) -> str:
 
 
 def shorten_path(path: str, room: int) -> str:
-    """A literal path within so many cells; what is left out is its beginning."""
+    """A literal path within so many cells; its first directories go, whole, then its beginning."""
     if cell_len(path) <= room:
         return path
     if room <= 1:
         return "…"
-    return "…" + chop_cells(path[::-1], room - 1)[0][::-1]
+    end = chop_cells(path[::-1], room - 1)[0][::-1]
+    _, slash, name = end.partition("/")
+    return f"…/{name}" if slash and name else f"…{end}"

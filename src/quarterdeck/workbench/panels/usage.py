@@ -13,9 +13,9 @@ from quarterdeck.wire.terminal_text import count, count_noun
 
 from ..rendering.agent_rows import format_money
 from ..rendering.glyphs import (
-    BAR_EIGHTHS,
-    BLOCK,
+    BAR,
     FREE,
+    HALF_BAR,
     LEVELS,
     UNKNOWN,
     USED,
@@ -54,6 +54,8 @@ _AXIS = 7
 """Cells before a chart."""
 _CHART_ROWS = 4
 _LEAST_BAR = 10
+_LONGEST_BAR = 60
+"""Longer ones say no more, and figures would be far from names."""
 _GAUGE = 8
 """Cells of a bar that shows how full a context is."""
 _FULL = 0.9
@@ -139,14 +141,14 @@ def _day(time: int) -> str:
 
 
 def draw_bar(part: float, width: int) -> str:
-    """A bar of exactly so many cells, filled up to ``part`` (from 0 to 1) by eighths."""
+    """A line as long as ``part`` (from 0 to 1) of so many cells, by halves."""
     if width <= 0:
         return ""
-    filled = round(max(0.0, min(1.0, part)) * width * 8)
+    filled = round(max(0.0, min(1.0, part)) * width * 2)
     if part > 0 and not filled:
         filled = 1  # little is not nothing
-    whole, rest = divmod(filled, 8)
-    return (BLOCK * whole + (BAR_EIGHTHS[rest - 1] if rest else "")).ljust(width)
+    whole, rest = divmod(filled, 2)
+    return (BAR * whole + HALF_BAR * rest).ljust(width)
 
 
 def draw_gauge(part: float, width: int) -> str:
@@ -221,7 +223,8 @@ def _share_lines(shares: list[UsageShare], grouping: Grouping, width: int) -> li
         columns.pop()
     has_context = any(share.context is not None for share in shares)
     gauge = _GAUGE if has_context and width - room - _figures_width(columns) > 2 * _GAUGE + 8 else 0
-    length = max(0, width - room - 1 - _figures_width(columns) - (gauge + 10 if gauge else 0))
+    left = width - room - 1 - _figures_width(columns) - (gauge + 10 if gauge else 0)
+    length = max(0, min(left, _LONGEST_BAR))
     head = _TITLES[grouping].ljust(room + 1 + length)[: room + 1 + length]
     titles = "".join(f"  {column.name:>{column.width}}" for column in columns)
     gauge_title = f"  {'context':<{gauge + 8}}" if gauge else ""

@@ -257,7 +257,7 @@ def _end(block: EndBlock, width: int) -> list[Line]:
     if block.cost is not None:
         facts.append(_fact(format_money(block.cost.amount, block.cost.currency)))
     if block.edits:
-        facts += [_fact(_files(block)), (("v", "key"), (" review", "faint"))]
+        facts += [_fact(_files(block)), (("alt+v", "key"), (" review", "faint"))]
     spans: list[Span] = []
     if block.stop != "end_turn" or block.reason:
         is_bad = block.stop in ("failed", "refusal")

@@ -12,10 +12,10 @@ __all__ = [
     "ACCEPTED",
     "ARROWS",
     "ASCII_SIGNS",
-    "BAR_EIGHTHS",
+    "BAR",
     "BETWEEN",
-    "BLOCK",
     "BRANCH",
+    "CARET",
     "CHECKED",
     "CHOSEN",
     "COMMENT",
@@ -27,6 +27,7 @@ __all__ = [
     "FAILED",
     "FOLDED",
     "FREE",
+    "HALF_BAR",
     "IDLE",
     "LEVELS",
     "MINUS",
@@ -81,9 +82,10 @@ SHADES = " ░▒▓█"
 """From dark to light, where a picture has no colours."""
 UPPER_HALF = "▀"
 """A cell of a picture: two pixels, one over the other."""
-BLOCK = "█"
-BAR_EIGHTHS = "▏▎▍▌▋▊▉"
-"""Parts of the last cell of a bar, from an eighth to seven."""
+BAR, HALF_BAR = "━", "╸"
+"""The length of something in a chart."""
+CARET = "▏"
+"""After what is typed in a list."""
 LEVELS = "▁▂▃▄▅▆▇█"
 """Activity, from little to much."""
 CUT, BETWEEN, MINUS, TO, UNKNOWN = "…", "·", "−", "→", "–"
@@ -97,7 +99,7 @@ ASCII_SIGNS: dict[str, str] = {
     PROMPT: ">", THINKING: "~", FOLDED: ">", UNFOLDED: "v", PLAN_OPEN: ".", PLAN_BEGUN: "o",
     PLAN_DONE: "+", BRANCH: "@", ACCEPTED: "#", PARTLY_ACCEPTED: "%", COMMENT: '"', CURSOR: "|",
     POINT: "*", WALL: "|", RULE: "-", CORNER: "`", TEE: "|", USED: "#", FREE: ".", CUT: "~",
-    BETWEEN: "-", MINUS: "-", TO: ">", UNKNOWN: "-",
+    BETWEEN: "-", MINUS: "-", TO: ">", UNKNOWN: "-", BAR: "=", HALF_BAR: "-",
     **dict(zip(LEVELS, "_.:-=+*#", strict=True)),
 }  # fmt: skip
 """What stands for each sign."""
@@ -106,7 +108,7 @@ ASCII_SIGNS: dict[str, str] = {
 _OTHERS: dict[str, str] = {
     **dict.fromkeys("╭╮╰╯┌┐┘┬┴┼┏┓┗┛╔╗╚╝╠╣╦╩╬", "+"),
     **dict.fromkeys("┤┃║┆┇┊┋╎╏▐▎▍▋▊▉▏▕▖▗▘▝", "|"),
-    **dict.fromkeys("━═╌┄┅┈┉—‒―▔▀╶╴", "-"),
+    **dict.fromkeys("═╌┄┅┈┉—‒―▔▀╶╴", "-"),
     **dict.fromkeys("■▪▮◼", "#"), **dict.fromkeys("▒▚▞", "%"), **dict.fromkeys("□▫▯◻", "."),
     "←": "<", "↑": "^", "↓": "v", "↔": "-", "↪": "\\", "◂": "<", "▼": "v", "▲": "^", "▶": ">",
     "◀": "<", "►": ">", "◄": "<", "◉": "*", "◎": "o", "⋯": "~", "×": "x", "‖": "=", "⍰": "?",

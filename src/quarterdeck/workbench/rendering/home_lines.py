@@ -13,7 +13,7 @@ from ..sanitize import sanitize_line
 from ..stores.home import FIRST_STEPS
 from . import glyphs
 from .agent_rows import STATE_ROLES, format_since
-from .lines import Line, Span, clip, indented, plain, width_of, wrap
+from .lines import Line, Span, clip, flow, indented, plain, width_of, wrap
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.permissions.workspace_trust import WorkspaceTrust
@@ -124,18 +124,6 @@ def _label(label: str, inner: Iterable[Line], width: int, key: str = "") -> Iter
         yield key, line
 
 
-def _flow(items: Iterable[Sequence[Span]], width: int) -> list[Line]:
-    """Things beside each other, none broken in the middle unless it is longer than a line."""
-    lines: list[Line] = []
-    for item in items:
-        spans = clip(tuple(item), width)
-        if lines and width_of(lines[-1]) + 3 + width_of(spans) <= width:
-            lines[-1] = (*lines[-1], ("   ", "text"), *spans)
-        else:
-            lines.append(spans)
-    return lines
-
-
 # What is here
 
 
@@ -159,7 +147,7 @@ def _agents(found: "MachineDiscovery", width: int) -> Iterator[KeyedLine]:
     more = len(missing) - len(offered)
     if more > 0:
         items.append(((f"+ {more} more  ", "faint"), ("a", "key")))
-    yield from _label("Agents here", _flow(items, _row_width(width)), width, "a")
+    yield from _label("Agents here", flow(items, _row_width(width)), width, "a")
     for agent in offered:
         get = sanitize_line(agent.install, 200)
         title = sanitize_line(agent.title, 40)
@@ -186,7 +174,7 @@ def _keys(found: "MachineDiscovery", width: int) -> Iterator[KeyedLine]:
         items.append(((sanitize_line(name, 60), "text" if is_set else "faint"), mark))
     if not found.keys:
         items.append((("set one for the built-in agent, or run a local model", "faint"),))
-    yield from _label("Model keys", _flow(items, _row_width(width)), width)
+    yield from _label("Model keys", flow(items, _row_width(width)), width)
 
 
 def _trust(
@@ -326,7 +314,7 @@ def _agent_step(found: "MachineDiscovery | None") -> Iterable[Span]:
     names = [*here, *(sanitize_line(name, 60) for name in found.keys)]
     if names:
         return [(f"found {', '.join(names)}", "text")]
-    words = "no agent and no API key found; enter shows how to install one. The demo needs neither"
+    words = "no agent and no API key found; enter shows how to get one"
     return [(words, "text")]
 
 
@@ -336,4 +324,4 @@ def _trust_step(trust: "WorkspaceTrust | None") -> Iterable[Span]:
     if trust.state == "trusted":
         return [("this project is trusted", "faint")]
     files = ", ".join(sanitize_line(act.path, 60) for act in trust.acts)
-    return [(f"{files}: no effect until you trust this project; enter shows more", "text")]
+    return [(f"{files}: no effect until you trust this project", "text")]

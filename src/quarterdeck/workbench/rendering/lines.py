@@ -4,7 +4,7 @@ matches.
 
 import copy
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from rich.cells import cell_len, chop_cells
@@ -20,6 +20,7 @@ __all__ = [
     "clip",
     "compile_pattern",
     "find_url_at",
+    "flow",
     "indented",
     "is_case_sensitive",
     "mark_matches",
@@ -186,6 +187,20 @@ def wrap(spans: Iterable[Span], width: int) -> list[Line]:
 def words_of(text: str) -> list[str]:
     """Words and the white space between them, in order."""
     return _WORDS.findall(text)
+
+
+def flow(items: Iterable[Sequence[Span]], width: int) -> list[Line]:
+    """Things beside each other, none broken in the middle unless it is longer than a line."""
+    lines: list[Line] = []
+    for item in items:
+        spans = tuple(item)
+        if width_of(spans) > width:
+            lines += wrap(spans, width)
+        elif lines and width_of(lines[-1]) + 3 + width_of(spans) <= width:
+            lines[-1] = (*lines[-1], ("   ", "text"), *spans)
+        else:
+            lines.append(spans)
+    return lines
 
 
 def clip(line: Line, width: int) -> Line:

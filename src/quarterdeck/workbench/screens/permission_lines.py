@@ -169,14 +169,22 @@ def risk_lines(summary: PermissionSummary, width: int) -> list[Line]:
 
 
 def choice_lines(choices: CardChoices, width: int, *, is_tight: bool = False) -> list[Line]:
-    """The four choices, side by side as far as there is room; a rule is never cut unless tight."""
+    """The four choices in one line, or, where they are too long for it, below each other.
+
+    A rule is never cut unless it is tight; then as many choices as fit share a line.
+    """
     lines: list[Line] = []
     row: list[Span] = []
-    level = next((one for one in range(_LEVELS) if _measure(choices, one) <= width), _LEVELS - 1)
+    is_stacked = not is_tight and _measure(choices, _LEVELS - 1) > width
+    level = (
+        0
+        if is_stacked
+        else next((one for one in range(_LEVELS) if _measure(choices, one) <= width), _LEVELS - 1)
+    )
     for choice in choices.shown:
         spans = _choice(choice, level)
         gap = len(_GAP) if row else 0
-        if row and width_of(tuple(row)) + gap + width_of(spans) > width:
+        if row and (is_stacked or width_of(tuple(row)) + gap + width_of(spans) > width):
             lines.append(tuple(row))
             row = []
         if width_of(spans) > width:

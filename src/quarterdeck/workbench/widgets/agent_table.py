@@ -273,7 +273,7 @@ class AgentTable(Picker):
         query = self._roster.query
         shown, there = len(self._roster.agents), len(self._roster.everyone)
         where = f" in {sanitize_line(query.within, 60)}" if query.within is not None else ""
-        typed = sanitize_line(query.words) + (glyphs.BAR_EIGHTHS[0] if self._is_seeking else "")
+        typed = sanitize_line(query.words) + (glyphs.CARET if self._is_seeking else "")
         return (
             ("/ ", "key"),
             (typed, "strong"),

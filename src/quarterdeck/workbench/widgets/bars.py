@@ -11,7 +11,7 @@ from quarterdeck.wire.event_text import describe_content
 from ..feed import HostState
 from ..rendering import glyphs
 from ..rendering.agent_rows import STATE_ROLES, draw_context, format_money
-from ..rendering.lines import Line, Span, clip, plain, width_of, wrap
+from ..rendering.lines import Line, Span, clip, flow, plain, width_of, wrap
 from ..sanitize import sanitize_line, sanitize_text
 from ..stores.roster import RosterStore, state_symbol
 from .lines_view import LinesView
@@ -391,8 +391,8 @@ def trouble_lines(trouble: Trouble, width: int) -> list[Line]:
         for part in sanitize_text(trouble.reason).split("\n")[:_REASON]:
             reason += wrap(plain(part, "text"), width)
         lines += reason[:_REASON]
-    spans: list[Span] = []
-    for offer in trouble.offers:
-        spans += [("   ", "text")] if spans else []
-        spans += [(offer.key, "key"), (f" {sanitize_line(offer.words, 200)}", "text")]
-    return [*lines, *wrap(spans, width)]
+    offers = [
+        ((offer.key, "key"), (f" {sanitize_line(offer.words, 200)}", "text"))
+        for offer in trouble.offers
+    ]
+    return [*lines, *flow(offers, width)]

@@ -34,6 +34,7 @@ _BURST = 0.003
 """Seconds between two keys that no person presses."""
 
 
+_PLACEHOLDER = "Ask anything, @ a file, / a command"
 LONG_TEXT = 2_000
 """Characters above which a paste is folded."""
 LONG_LINES = 20
@@ -163,6 +164,7 @@ class ChatInput(TextArea):
             show_line_numbers=False,
             compact=True,
             highlight_cursor_line=False,
+            placeholder=_PLACEHOLDER,
         )
         self.cursor_blink = False  # it would draw twice a second for nothing
         self._past = past
