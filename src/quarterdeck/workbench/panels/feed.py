@@ -47,6 +47,7 @@ __all__ = ["FeedOptions", "FeedPanel", "activity_line"]
 _NAME, _SHORT_NAME = 14, 8
 _WIDE = 70
 """Cells from which on there is room for seconds and long names."""
+_NOTE_SIGNS = {"warning": glyphs.WARNING, "error": glyphs.FAILED, "question": glyphs.NEEDS_YOU}
 _NOTE_ROLES = {"quiet": "faint", "info": "text", "warning": "warning", "error": "bad"}
 
 
@@ -100,7 +101,7 @@ def _look(event: "Event", severity: Severity) -> tuple[str, str]:
         case TurnEnded(stop="end_turn"):
             return glyphs.IDLE, "text"
         case _:
-            return "", _NOTE_ROLES.get(severity, "asking")
+            return _NOTE_SIGNS.get(severity, ""), _NOTE_ROLES.get(severity, "asking")
 
 
 def _raw(event: "Event") -> str:
