@@ -13,6 +13,7 @@ from quarterdeck.wire.content import text
 from quarterdeck.wire.events import (
     Event,
     MessageChunk,
+    PermissionAnswered,
     PermissionAsked,
     PlanChanged,
     QuestionAsked,
@@ -21,6 +22,7 @@ from quarterdeck.wire.events import (
     TurnStarted,
 )
 from quarterdeck.wire.ids import RequestId, SessionId, ToolCallId
+from quarterdeck.wire.permissions import Cancelled, Decider, Selected
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.session_options import SessionOptions
 from quarterdeck.wire.settings import PlanEntry
@@ -432,6 +434,32 @@ def test_activity_is_counted_in_a_ring_that_does_not_grow():
     assert activity.sparkline(now + 3_600 * SECOND) == ""
     activity.count(now + 7_200 * SECOND)
     assert activity.sparkline(now + 7_200 * SECOND) == "▁▁▁▁▁▂"
+
+
+@pytest.mark.parametrize(
+    ("kind", "doing"),
+    [("allow_once", "running pytest -q"), ("reject_once", ""), (None, "")],
+)
+def test_what_was_allowed_is_what_an_agent_does(kind: str | None, doing: str):
+    activity = AgentActivity()
+    call = ToolCallId("call_1")
+    asked = PermissionAsked(
+        request=RequestId("r1"), call=call, title="pytest -q", kind="execute", options=()
+    )
+    answered = PermissionAnswered(
+        request=asked.request,
+        call=call,
+        outcome=Selected(option_id="x") if kind else Cancelled(),
+        by=Decider(kind="person"),
+        kind=kind,
+    )
+    activity.take(asked, 1)
+    assert activity.doing == "wants to run pytest -q"
+    activity.take(answered, 2)
+    assert activity.doing == doing
+    activity.take(ThoughtChunk(content=text("hm")), 3)
+    activity.take(answered, 4)  # a rule decided: nothing was asked
+    assert activity.doing == "thinking"
 
 
 def test_what_was_before_is_recalled_and_what_is_known_counts_more():

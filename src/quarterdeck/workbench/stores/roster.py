@@ -9,9 +9,11 @@ from quarterdeck.wire.event_text import describe_request
 from quarterdeck.wire.events import (
     Event,
     MessageChunk,
+    PermissionAnswered,
     PermissionAsked,
     PlanChanged,
     Prompted,
+    QuestionAnswered,
     QuestionAsked,
     ThoughtChunk,
     ToolCallStarted,
@@ -227,7 +229,7 @@ class AgentActivity:
     Its size does not grow, and one more event costs the same whatever was before.
     """
 
-    __slots__ = ("_counts", "_newest", "doing", "plan", "since")
+    __slots__ = ("_counts", "_newest", "_wanted", "doing", "plan", "since")
 
     def __init__(self) -> None:
         self.doing = ""
@@ -236,6 +238,8 @@ class AgentActivity:
         """When the turn began, microseconds; None: not known."""
         self.plan: tuple[int, int] | None = None
         """Steps that are done, and all; None: there is no plan."""
+        self._wanted = ""
+        """What it asked for last, as what it does once that is allowed."""
         self._counts = [0] * BUCKETS
         self._newest = 0
 
@@ -260,9 +264,13 @@ class AgentActivity:
                 self.doing = _describe_action(title or name or "", kind)
             case PermissionAsked(title=title, kind=kind):
                 self.doing = describe_request(title, kind)
+                self._wanted = _describe_action(title, kind)
+            case PermissionAnswered(kind=kind) if self._wanted:
+                self.doing = self._wanted if (kind or "").startswith("allow") else ""
+                self._wanted = ""
             case QuestionAsked(text=text):
                 self.doing = f"asks: {text}"
-            case Prompted():
+            case Prompted() | QuestionAnswered():
                 self.doing = ""  # until it does something, its title says what it is about
             case TurnStarted():
                 self.since = time
