@@ -21,7 +21,7 @@ from . import glyphs
 from .agent_rows import format_money
 from .calls import call_lines, format_counts, format_duration, run_lines
 from .images import count_image_rows, draw_images
-from .lines import READING_WIDTH, Line, Span, clip, indented, width_of, wrap
+from .lines import READING_WIDTH, Line, Span, clip, flow, indented, width_of, wrap
 from .markdown import markdown_lines
 
 __all__ = [
@@ -258,15 +258,13 @@ def _end(block: EndBlock, width: int) -> list[Line]:
         facts.append(_fact(format_money(block.cost.amount, block.cost.currency)))
     if block.edits:
         facts += [_fact(_files(block)), (("alt+v", "key"), (" review", "faint"))]
-    spans: list[Span] = []
     if block.stop != "end_turn" or block.reason:
         is_bad = block.stop in ("failed", "refusal")
         sign, role = _NOTE_SIGNS["error" if is_bad else "warning"]
         ending = f"{sign} the turn ended: {block.stop.replace('_', ' ')}"
-        spans.append((ending + (f": {sanitize_text(block.reason)}" if block.reason else ""), role))
-    for fact in facts or ([] if spans else [_fact("done")]):
-        spans += [(" · ", "faint"), *fact] if spans else fact
-    return wrap(spans, min(width, READING_WIDTH))
+        ending += f": {sanitize_text(block.reason)}" if block.reason else ""
+        facts.insert(0, ((ending, role),))
+    return flow(facts or [_fact("done")], min(width, READING_WIDTH), (" · ", "faint"))
 
 
 def _fact(words: str) -> Line:

@@ -189,15 +189,17 @@ def words_of(text: str) -> list[str]:
     return _WORDS.findall(text)
 
 
-def flow(items: Iterable[Sequence[Span]], width: int) -> list[Line]:
+def flow(
+    items: Iterable[Sequence[Span]], width: int, between: Span = ("   ", "text")
+) -> list[Line]:
     """Things beside each other, none broken in the middle unless it is longer than a line."""
     lines: list[Line] = []
     for item in items:
         spans = tuple(item)
-        if width_of(spans) > width:
+        if width_of(spans) > width or any("\n" in text for text, _ in spans):
             lines += wrap(spans, width)
-        elif lines and width_of(lines[-1]) + 3 + width_of(spans) <= width:
-            lines[-1] = (*lines[-1], ("   ", "text"), *spans)
+        elif lines and width_of((*lines[-1], between, *spans)) <= width:
+            lines[-1] = (*lines[-1], between, *spans)
         else:
             lines.append(spans)
     return lines
