@@ -10,13 +10,21 @@ renamed, archived). A new member must be handled wherever events are matched: th
 finds those places through ``assert_never``. The session's own events are in ``session_events``,
 those about a full window in ``context_events``, those about going back in ``checkpoint_events``,
 those of sub-agents and goals in ``child_events`` and ``goal_events``, those about worktrees in
-``worktree_events``; all are imported from here.
+``worktree_events``, those about budgets in ``budgets``; all are imported from here.
 """
 
 from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType, field
 
+from .budgets import (
+    BudgetCarried,
+    BudgetChanged,
+    BudgetEvent,
+    BudgetReached,
+    BudgetReserved,
+    BudgetSettled,
+)
 from .content import ContentBlock
 from .conversation import Message, ToolResultPart
 from .ids import MessageId, RequestId, SessionId, TerminalId, ToolCallId
@@ -69,6 +77,12 @@ from .worktree_events import (
 
 __all__ = [
     "EMPTY_TURN",
+    "BudgetCarried",
+    "BudgetChanged",
+    "BudgetEvent",
+    "BudgetReached",
+    "BudgetReserved",
+    "BudgetSettled",
     "ChangesCounted",
     "ChangesLanded",
     "Checkpointed",
@@ -511,5 +525,6 @@ Event: TypeAlias = (
     | GoalSet
     | GoalEnded
     | WorktreeEvent
+    | BudgetEvent
     | UnknownEvent
 )

@@ -19,6 +19,7 @@ from quarterdeck.wire.event_text import (
     find_exit_status,
 )
 from quarterdeck.wire.events import (
+    BudgetEvent,
     Checkpointed,
     ChildEnded,
     ChildStarted,
@@ -137,7 +138,7 @@ class BlockBuilder:
         event = record.event
         if isinstance(event, MessageChunk | ThoughtChunk):
             self._chunk(record, event)
-        elif isinstance(event, WorktreeEvent):
+        elif isinstance(event, WorktreeEvent | BudgetEvent):
             self._describe(record, event)
         elif not self._is_unseen(event):
             self._end_text()
@@ -222,7 +223,7 @@ class BlockBuilder:
             last.version += 1
 
     def _event(self, record: Record, event: Event) -> None:
-        assert not isinstance(event, WorktreeEvent)
+        assert not isinstance(event, WorktreeEvent | BudgetEvent)
         match event:
             case Prompted():
                 self._prompt(record, event)
