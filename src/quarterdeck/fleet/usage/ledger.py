@@ -85,6 +85,8 @@ class UsageCell(Struct, kw_only=True, eq=False):
     """Those of the tokens whose cost no one reported."""
     reported: dict[str, float] = field(default_factory=dict[str, float])
     """Money by currency."""
+    calls: int = 0
+    """Model calls, where the agent reports each."""
 
 
 class UsedSession(Struct, kw_only=True, eq=False):
@@ -184,6 +186,7 @@ class UsageLedger:
         self.ignored = 0
         """Reports that cannot be true."""
         self._cells: dict[tuple[SessionId, TurnId | None, str | None, str], UsageCell] = {}
+        self._cells_of: dict[SessionId, list[UsageCell]] = {}
         self._owners: dict[TurnId, SessionId] = {}
         self._summaries: set[str] = set()
         self._held: dict[TurnId, list[tuple[Record, str, TokenUsage, Cost | None]]] = {}
@@ -205,6 +208,19 @@ class UsageLedger:
             found += [
                 self._finished(self._make_call_cell(record, model, tokens, cost))
                 for record, model, tokens, cost in held
+            ]
+        return found
+
+    def cells_of(self, id_: SessionId) -> list[UsageCell]:
+        """The same of one session, in a time that depends on that session alone."""
+        found = [self._finished(cell) for cell in self._cells_of.get(id_, ())]
+        if (session := self.sessions.get(id_)) is not None:
+            found += self._unsettled(session)
+        for held in self._held.values():
+            found += [
+                self._finished(self._make_call_cell(record, model, tokens, cost))
+                for record, model, tokens, cost in held
+                if record.session == id_
             ]
         return found
 
@@ -340,7 +356,8 @@ class UsageLedger:
             key = (session.id, turn, growth.model, day)
             cell = self._cells.get(key)
             if cell is None:
-                cell = self._cells[key] = _make_cell(session, turn, growth.time, growth.model)
+                cell = _make_cell(session, turn, growth.time, growth.model)
+                self._keep(key, cell)
             _increase(cell, growth, currency)
 
     def _call(
@@ -383,9 +400,13 @@ class UsageLedger:
         key = (record.session, record.turn, model or None, _day(record.time))
         cell = self._cells.get(key)
         if cell is None:
-            self._cells[key] = self._make_call_cell(record, model, usage, cost)
+            self._keep(key, self._make_call_cell(record, model, usage, cost))
         else:
             _add_call(cell, usage, cost, record.time)
+
+    def _keep(self, key: tuple[SessionId, TurnId | None, str | None, str], cell: UsageCell) -> None:
+        self._cells[key] = cell
+        self._cells_of.setdefault(cell.session, []).append(cell)
 
     # What can be true
 
@@ -445,6 +466,7 @@ def _increase(cell: UsageCell, growth: _Growth, currency: str) -> None:
 def _add_call(cell: UsageCell, usage: TokenUsage, cost: Cost | None, time: int) -> None:
     cell.first, cell.last = min(cell.first, time), max(cell.last, time)
     cell.tokens += usage
+    cell.calls += 1
     if cost is None:
         cell.uncosted += usage
     else:
