@@ -1,0 +1,447 @@
+"""What counts towards budgets, computed from the records of a log: a pure fold.
+
+Usage is that of ``fleet.usage.ledger``, so that a budget and ``quarterdeck usage`` agree. On top
+come calls that are reserved, and what only a settlement shows: calls that broke off, calls through
+the meter, summaries. Figures are whole numbers (of a billionth of a dollar, of a microsecond), so
+that adding and taking away leaves no remainder.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from quarterdeck.models.model import Prices
+from quarterdeck.wire.budgets import BudgetLevel, BudgetScope, BudgetUnit
+from quarterdeck.wire.clock import format_local_time
+from quarterdeck.wire.events import (
+    BudgetCarried,
+    BudgetChanged,
+    BudgetReached,
+    BudgetReserved,
+    BudgetSettled,
+    CompactionChanged,
+    ModelCallFinished,
+    SessionEnded,
+    TurnEnded,
+    TurnStarted,
+    UsageReported,
+)
+from quarterdeck.wire.ids import RequestId, SessionId
+from quarterdeck.wire.record import Record
+
+from ..usage.ledger import UNKNOWN_DAY, USAGE_EVENTS, UsageCell, UsageLedger, UsedSession
+from ..usage.summary import price_of
+
+__all__ = [
+    "BUDGET_EVENTS",
+    "COMMON_BUDGETS",
+    "BudgetAccounts",
+    "BudgetAmounts",
+    "BudgetKey",
+    "OpenReservation",
+]
+
+BUDGET_EVENTS = USAGE_EVENTS | {
+    "budget_carried",
+    "budget_changed",
+    "budget_reached",
+    "budget_reserved",
+    "budget_settled",
+}
+"""The tags of the events that count."""
+COMMON_BUDGETS = SessionId("budgets")
+"""The session in which budgets of projects, days and everything are noted."""
+
+_NANO = 1_000_000_000
+_MICRO = 1_000_000
+_MOST_USD = 1e9
+
+BudgetKey: TypeAlias = tuple[BudgetScope, str, BudgetUnit]
+"""Names a budget: its scope, its subject, its unit."""
+_Subject: TypeAlias = tuple[BudgetScope, str]
+
+
+class BudgetAmounts(Struct, frozen=True, kw_only=True):
+    """So much of every unit; added and subtracted without loss."""
+
+    nanodollars: int = 0
+    tokens: int = 0
+    calls: int = 0
+    microseconds: int = 0
+    unpriced: int = 0
+    """Tokens whose cost is not known."""
+
+    def plus(self, other: "BudgetAmounts", sign: int = 1) -> "BudgetAmounts":
+        """Both together; with a sign of -1 the difference."""
+        return BudgetAmounts(
+            nanodollars=self.nanodollars + sign * other.nanodollars,
+            tokens=self.tokens + sign * other.tokens,
+            calls=self.calls + sign * other.calls,
+            microseconds=self.microseconds + sign * other.microseconds,
+            unpriced=self.unpriced + sign * other.unpriced,
+        )
+
+    def of(self, unit: BudgetUnit) -> float:
+        """How much of a unit, as people count it."""
+        match unit:
+            case "usd":
+                return self.nanodollars / _NANO
+            case "tokens":
+                return float(self.tokens)
+            case "calls":
+                return float(self.calls)
+            case "seconds":
+                return self.microseconds / _MICRO
+            case "agents":
+                return 0.0
+
+
+NOTHING = BudgetAmounts()
+
+
+def to_amounts(tokens: int, usd: float | None, calls: int) -> BudgetAmounts:
+    """Figures as events have them; those that cannot be true count as nothing."""
+    tokens, calls = max(tokens, 0), max(calls, 0)
+    if usd is None:
+        return BudgetAmounts(tokens=tokens, calls=calls, unpriced=tokens)
+    believed = usd if 0 <= usd < _MOST_USD else 0.0
+    return BudgetAmounts(tokens=tokens, nanodollars=round(believed * _NANO), calls=calls)
+
+
+class OpenReservation(Struct, kw_only=True, eq=False):
+    """A reserved call that is not settled."""
+
+    id: str
+    session: SessionId
+    amounts: BudgetAmounts
+    day: str
+    subjects: "tuple[_Subject, ...]" = ()
+    """Where it counts."""
+    is_summary: bool = False
+    is_metered: bool = False
+    is_reported: bool = False
+    """What it used is in the log already."""
+
+
+class _Counted(Struct, frozen=True):
+    amounts: BudgetAmounts
+    subjects: tuple[_Subject, ...]
+
+
+class BudgetAccounts:
+    """Counts, for every subject that a budget can have, what is used and what is reserved.
+
+    ``prices`` and ``project`` are looked up for models and sessions as in ``UsageSource``; both
+    answer at once and never raise.
+    """
+
+    def __init__(
+        self,
+        prices: Callable[[str], Prices | None],
+        project: Callable[[UsedSession], str | None],
+    ) -> None:
+        self.limits: dict[BudgetKey, float] = {}
+        """Those that the log has."""
+        self.levels: dict[BudgetKey, tuple[float, BudgetLevel]] = {}
+        """How far each was, when it had this limit."""
+        self.requests: dict[RequestId, BudgetKey] = {}
+        """Questions whether to raise one."""
+        self.open: dict[str, OpenReservation] = {}
+        self._prices = prices
+        self._project = project
+        self._ledger = UsageLedger()
+        self._counted: dict[SessionId, dict[str, _Counted]] = {}
+        """What is in the totals now, by day."""
+        self._extra: dict[SessionId, dict[str, BudgetAmounts]] = {}
+        """What settlements and turns add to the ledger's figures."""
+        self._used: dict[_Subject, BudgetAmounts] = {}
+        self._reserved: dict[_Subject, BudgetAmounts] = {}
+        self._summaries: dict[SessionId, list[tuple[str, BudgetAmounts]]] = {}
+        self._metered: set[SessionId] = set()
+        self._turns: dict[SessionId, int] = {}
+        self._deleted: set[SessionId] = set()
+
+    # Answers
+
+    @property
+    def sessions(self) -> dict[SessionId, UsedSession]:
+        """The sessions that the log knows."""
+        return self._ledger.sessions
+
+    def used(self, scope: BudgetScope, subject: str) -> BudgetAmounts:
+        """What a subject has used."""
+        return self._used.get((scope, subject), NOTHING)
+
+    def reserved(self, scope: BudgetScope, subject: str) -> BudgetAmounts:
+        """What calls of a subject that are not settled may use."""
+        return self._reserved.get((scope, subject), NOTHING)
+
+    def find_agent(self, session: SessionId) -> SessionId:
+        """The agent that a session is, or is a sub-agent of."""
+        return next(self._climb(session, to_agent=True), session)
+
+    def find_chain(self, session: SessionId) -> tuple[SessionId, ...]:
+        """The agent of a session and all above it, the nearest first."""
+        return tuple(self._climb(self.find_agent(session))) or (session,)
+
+    def find_project(self, session: SessionId) -> str | None:
+        """The project that the agent of a session works in."""
+        found = self.sessions.get(self.find_agent(session))
+        return self._project(found) if found is not None else None
+
+    def find_start(self, session: SessionId) -> int | None:
+        """When the turn that runs began, by its record; None: none runs."""
+        return self._turns.get(session)
+
+    def sum_deleted(self, session: SessionId) -> list[BudgetCarried]:
+        """What would no longer count if a session with its sub-agents were deleted."""
+        found: list[BudgetCarried] = []
+        chain = self.find_chain(session)[1:]
+        for day, amounts in self._sum_days(session).items():
+            found.append(
+                BudgetCarried(
+                    day=day,
+                    project=self.find_project(session),
+                    within=chain,
+                    tokens=amounts.tokens,
+                    usd=amounts.of("usd"),
+                    calls=amounts.calls,
+                    seconds=amounts.of("seconds"),
+                    unpriced=amounts.unpriced,
+                )
+            )
+        return found
+
+    def _sum_days(self, session: SessionId) -> dict[str, BudgetAmounts]:
+        days: dict[str, BudgetAmounts] = {}
+        for one in self._family(session):
+            for day, counted in self._counted.get(one, {}).items():
+                days[day] = days.get(day, NOTHING).plus(counted.amounts)
+        return days
+
+    def _family(self, session: SessionId) -> list[SessionId]:
+        return [one for one in self.sessions if self.find_agent(one) == session]
+
+    def _climb(self, session: SessionId, *, to_agent: bool = False) -> Iterator[SessionId]:
+        seen: set[SessionId] = set()
+        found = self.sessions.get(session)
+        while found is not None and found.id not in seen:
+            seen.add(found.id)
+            above = self.sessions.get(found.parent) if found.parent is not None else None
+            if not to_agent or found.is_spawned or above is None:
+                yield found.id
+            found = above
+
+    # Records
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Take in records."""
+        for record in records:
+            self.take(record)
+
+    def take(self, record: Record) -> None:
+        """Take in a record. Never raises for what it says."""
+        event, session = record.event, record.session
+        match event:
+            case BudgetChanged() | BudgetReached() | BudgetCarried():
+                self._note(event)
+            case BudgetReserved():
+                self.hold(_read_reservation(record, event))
+            case BudgetSettled():
+                self._settle(record, event)
+            case _ if session not in self._deleted and record.parent is None:
+                self._count(record)
+            case _:
+                pass
+
+    def _note(self, event: BudgetChanged | BudgetReached | BudgetCarried) -> None:
+        match event:
+            case BudgetChanged():
+                key = (event.scope, event.subject, event.unit)
+                if event.amount is None:
+                    self.limits.pop(key, None)
+                else:
+                    self.limits[key] = event.amount
+                self.levels.pop(key, None)
+            case BudgetReached():
+                key = (event.scope, event.subject, event.unit)
+                self.levels[key] = (event.amount, event.level)
+                if event.request is not None:
+                    self.requests[event.request] = key
+            case BudgetCarried():
+                amounts = replace(
+                    to_amounts(event.tokens, event.usd, event.calls),
+                    microseconds=round(max(event.seconds, 0.0) * _MICRO),
+                    unpriced=max(event.unpriced, 0),
+                )
+                trees: list[_Subject] = [("tree", one) for one in event.within]
+                for subject in (*trees, *_common(event.project, event.day)):
+                    _add(self._used, subject, amounts)
+
+    def hold(self, reservation: OpenReservation) -> None:
+        """Count a reservation from now on; once, however often it is taken in."""
+        if reservation.id in self.open:
+            return
+        self.open[reservation.id] = reservation
+        reservation.subjects = self._subjects(reservation.session, reservation.day)
+        for subject in reservation.subjects:
+            _add(self._reserved, subject, reservation.amounts)
+
+    def release(self, id_: str) -> OpenReservation | None:
+        """Count a reservation no longer; None if there is none."""
+        found = self.open.pop(id_, None)
+        if found is not None:
+            for subject in found.subjects:
+                _add(self._reserved, subject, found.amounts, -1)
+        return found
+
+    def _settle(self, record: Record, event: BudgetSettled) -> None:
+        found = self.release(event.reservation)
+        session = record.session
+        if found is not None and found.is_metered:
+            self._metered.add(session)
+        if event.how in ("reported", "released") or found is None:
+            return
+        amounts = to_amounts(event.tokens, event.usd, event.calls)
+        if found.is_summary and event.how == "metered":
+            self._summaries.setdefault(session, []).append((found.day, amounts))
+        self._add_extra(session, found.day, amounts)
+
+    def _count(self, record: Record) -> None:
+        event, session = record.event, record.session
+        match event:
+            case TurnStarted():
+                self._turns[session] = record.time
+            case TurnEnded() | SessionEnded():
+                self._end_turn(record)
+            case ModelCallFinished(usage=usage) if usage is not None:
+                self._mark(session)
+            case CompactionChanged(usage=usage) if usage is not None:
+                self._forget_summary(session)
+            case _:
+                pass
+        if session in self._metered:
+            if isinstance(event, UsageReported | ModelCallFinished):
+                return
+            if isinstance(event, TurnEnded):
+                record = _with_event(record, replace(event, usage=None, cost=None))
+        self._ledger.add((record,))
+        self._refresh(session)
+
+    def _end_turn(self, record: Record) -> None:
+        begun = self._turns.pop(record.session, None)
+        if begun is not None and record.time > begun:
+            took = BudgetAmounts(microseconds=record.time - begun)
+            self._add_extra(record.session, _day(record.time), took)
+
+    def _mark(self, session: SessionId) -> None:
+        """The answer to the oldest call of a session is in the log."""
+        for one in self.open.values():
+            if one.session == session and not (one.is_reported or one.is_summary):
+                one.is_reported = True
+                return
+
+    def _forget_summary(self, session: SessionId) -> None:
+        """The log shows what a summary took, which was counted when it was settled."""
+        agent = self.find_agent(session)
+        if kept := self._summaries.get(agent):
+            day, amounts = kept.pop(0)
+            self._add_extra(agent, day, BudgetAmounts().plus(amounts, -1))
+
+    # Totals
+
+    def _add_extra(self, session: SessionId, day: str, amounts: BudgetAmounts) -> None:
+        days = self._extra.setdefault(session, {})
+        days[day] = days.get(day, NOTHING).plus(amounts)
+        self._refresh(session)
+
+    def _refresh(self, session: SessionId) -> None:
+        """Bring the totals up to date with one session."""
+        if session not in self.sessions:
+            return
+        days = dict(self._extra.get(session, {}))
+        for cell in self._ledger.cells_of(session):
+            days[cell.day] = days.get(cell.day, NOTHING).plus(self._price(cell))
+        fresh = {
+            day: _Counted(amounts, self._subjects(session, day)) for day, amounts in days.items()
+        }
+        before = self._counted.get(session, {})
+        for day, counted in before.items():
+            if fresh.get(day) != counted:
+                self._change(counted, -1)
+        for day, counted in fresh.items():
+            if before.get(day) != counted:
+                self._change(counted)
+        self._counted[session] = fresh
+
+    def _change(self, counted: "_Counted", sign: int = 1) -> None:
+        for subject in counted.subjects:
+            _add(self._used, subject, counted.amounts, sign)
+
+    def _price(self, cell: UsageCell) -> BudgetAmounts:
+        dollars = cell.reported.get("USD", 0.0)
+        # Money of another currency cannot be compared, so its tokens are without a price.
+        foreign = any(currency != "USD" for currency in cell.reported)
+        unpriced = cell.tokens.total if foreign else 0
+        if cell.uncosted.total:
+            prices = self._prices(cell.model) if cell.model else None
+            if prices is None:
+                unpriced = max(unpriced, cell.uncosted.total)
+            else:
+                dollars += price_of(cell.uncosted, prices)
+        return BudgetAmounts(
+            nanodollars=round(dollars * _NANO),
+            tokens=cell.tokens.total,
+            calls=cell.calls,
+            unpriced=unpriced,
+        )
+
+    def _subjects(self, session: SessionId, day: str) -> tuple[_Subject, ...]:
+        chain = self.find_chain(session)
+        trees: list[_Subject] = [("tree", one) for one in chain]
+        return (("agent", chain[0]), *trees, *_common(self.find_project(session), day))
+
+    def drop(self, session: SessionId) -> None:
+        """Forget a session that was deleted, with its sub-agents."""
+        for one in self._family(session):
+            for counted in self._counted.pop(one, {}).values():
+                self._change(counted, -1)
+            self._deleted.add(one)
+            self._extra.pop(one, None)
+            self._turns.pop(one, None)
+        for key in [key for key in self.limits if key[1] == session]:
+            del self.limits[key]
+
+
+def _common(project: str | None, day: str) -> Iterator[_Subject]:
+    if project is not None:
+        yield "project", project
+    yield "day", day
+    yield "all", ""
+
+
+def _add(
+    totals: dict[_Subject, BudgetAmounts], subject: _Subject, amounts: BudgetAmounts, sign: int = 1
+) -> None:
+    totals[subject] = totals.get(subject, NOTHING).plus(amounts, sign)
+
+
+def _read_reservation(record: Record, event: BudgetReserved) -> OpenReservation:
+    return OpenReservation(
+        id=event.reservation,
+        session=record.session,
+        amounts=to_amounts(event.tokens, event.usd, 1),
+        day=_day(record.time),
+        is_summary=event.summary,
+        is_metered=event.metered,
+    )
+
+
+def _with_event(record: Record, event: TurnEnded) -> Record:
+    return replace(record, event=event)
+
+
+def _day(time: int) -> str:
+    return format_local_time(time, "%Y-%m-%d") or UNKNOWN_DAY
