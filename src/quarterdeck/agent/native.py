@@ -36,7 +36,16 @@ from .environment import (
 from .instructions import NestedInstructions
 from .library import attach_library
 from .library.folders import profile_folders
-from .ports import NO_HOOKS, NO_SERVERS, Hooks, SessionClock, ToolServers, TurnRecorder
+from .ports import (
+    NO_BUDGET,
+    NO_HOOKS,
+    NO_SERVERS,
+    CallBudget,
+    Hooks,
+    SessionClock,
+    ToolServers,
+    TurnRecorder,
+)
 from .recovery import FORKED, close_children
 from .resume import ResumeState, allow_for_damage, read_resume_state, shared_events
 from .session import Session
@@ -86,6 +95,8 @@ class NativeSessionOptions(Struct, frozen=True, kw_only=True):
     pace: SessionClock = field(default_factory=SessionClock)
     recorder: TurnRecorder | None = None
     """Records what turns do to files; None: the session does it itself."""
+    budget: CallBudget = NO_BUDGET
+    """Where model calls are reserved."""
 
     @classmethod
     def of(cls, **fields: Any) -> "NativeSessionOptions":
@@ -457,6 +468,7 @@ class NativeAgent:
             else None,
             checkpoint_patience=session_environment.settings.checkpoints.patience,
             recorder=options.recorder,
+            budget=options.budget,
             find_sandbox=system.sandbox,
             pace=options.pace,
             hear=find_telemetry(),

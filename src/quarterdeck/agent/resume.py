@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from quarterdeck.models.model import Effort
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
+    BudgetEvent,
     Checkpointed,
     Event,
     GoalSet,
@@ -187,7 +188,7 @@ def shared_events(
 
 
 def _shared(event: Event) -> Event | None:
-    if isinstance(event, WorktreeEvent):
+    if isinstance(event, WorktreeEvent | BudgetEvent):
         return None
     match event:
         case SessionOpened() | SessionResumed() | SessionEnded() | SessionSpawned():

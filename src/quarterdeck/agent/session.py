@@ -353,6 +353,7 @@ class Session:
             servers=setup.servers,
             context=self.context,
             hooks=setup.hooks,
+            budget=setup.budget,
             instructions=setup.instructions,
             watch=self.checkpoints.watch(turn),
         )

@@ -19,6 +19,7 @@ __all__ = [
     "HOOK_POINTS",
     "SECRET",
     "BashSettings",
+    "BudgetSettings",
     "CheckpointSettings",
     "ChildSettings",
     "ContextSettings",
@@ -66,6 +67,19 @@ QuietHours: TypeAlias = Annotated[
         pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]$",
         description="two times of the day in the form 22:00-07:00",
     ),
+]
+BudgetText: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=(
+            r"^([0-9][0-9_]*([.][0-9]+)?|[.][0-9]+) ?"
+            r"(usd|[$]|[km]?tok(en)?s?|calls?|s|sec|m|min|h|hours?|agents?)$"
+        ),
+        description="a budget in the form 5usd, 200ktok, 50calls, 30min or 8agents",
+    ),
+]
+Allowance: TypeAlias = Annotated[
+    float, Meta(ge=0, le=1, description="a part of the whole, from 0 to 1")
 ]
 Url: TypeAlias = Annotated[
     str, Meta(pattern=r"^https?://[^\s]+$", description="a URL with http:// or https://")
@@ -484,6 +498,28 @@ class WorkbenchSettings(Value, frozen=True, kw_only=True):
     terminal whose font has few signs (``TERM`` is ``linux`` or ``dumb``)."""
 
 
+class BudgetSettings(Value, frozen=True, kw_only=True):
+    """What agents may use. Each is a list such as ``["5usd", "200ktok"]``. See ``docs/budgets.md``.
+
+    ``day`` and ``all`` count in your own file alone.
+    """
+
+    agent: tuple[BudgetText, ...] = ()
+    """For each agent, with its own sub-agents."""
+    tree: tuple[BudgetText, ...] = ()
+    """For each agent that you start, with all that it starts."""
+    project: tuple[BudgetText, ...] = ()
+    """For all agents of a project together."""
+    day: tuple[BudgetText, ...] = ()
+    """For all agents together, each day."""
+    all: tuple[BudgetText, ...] = ()
+    """For all agents together."""
+    warn_at: Share = 0.8
+    """The part of a budget from which on you and the agent are warned."""
+    allowance: Allowance = 0.05
+    """The part of a budget that agents may use beyond it, to wrap up."""
+
+
 class Settings(Value, frozen=True, kw_only=True):
     """All settings, complete and checked."""
 
@@ -519,6 +555,8 @@ class Settings(Value, frozen=True, kw_only=True):
     """Programs and functions that are run at points of a session of our own agent."""
     instructions: InstructionSettings = InstructionSettings()
     """Project instructions for the model."""
+    budget: BudgetSettings = BudgetSettings()
+    """What agents may use."""
     landing: LandingSettings = LandingSettings()
     """How the work of agents is landed."""
     host: HostSettings = HostSettings()

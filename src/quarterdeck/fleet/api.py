@@ -15,6 +15,7 @@ from msgspec import Struct
 from quarterdeck.journal.search_hit import SearchHit
 from quarterdeck.policy.grants import Grant
 from quarterdeck.terminal.viewer_events import ViewerEvent
+from quarterdeck.wire.budgets import BudgetLimit
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.events import Origin, PermissionAsked, QuestionAsked
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId
@@ -25,6 +26,7 @@ from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
 from quarterdeck.wire.worktrees import ChangeCounts, ConflictFile, Worktree
 
 from .agent_state import AgentStateName
+from .budgets.api import FleetBudgets
 from .checkpoints.api import FleetCheckpoints
 from .landing.api import FleetLandings
 from .method import fleet_method
@@ -197,6 +199,8 @@ class SpawnOptions(Struct, frozen=True, kw_only=True):
     """The session whose agent asks for it."""
     lead: bool = False
     """It gets tools to start agents of its own and to look after them."""
+    budget: tuple[BudgetLimit, ...] = ()
+    """What it may use, with all that it starts."""
 
     @classmethod
     def of(cls, **fields: Any) -> "SpawnOptions":
@@ -335,6 +339,7 @@ class Fleet(
     FleetRadar,
     FleetLandings,
     FleetUsage,
+    FleetBudgets,
     FleetRequests,
     Protocol,
 ):

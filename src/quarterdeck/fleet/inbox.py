@@ -19,6 +19,7 @@ from quarterdeck.wire.permissions import Decider, QuestionAction, Selected, opti
 from quarterdeck.wire.tasks import run_beside
 
 from .api import InboxItem
+from .budgets.management import BudgetManagement
 from .errors import AgentNotReadyError, NoSuchRequestError
 from .live_index import LiveIndex, LogWriter
 from .names import looks_like_id
@@ -31,11 +32,16 @@ class Inbox:
     """What is open in the whole fleet. ``gate_of`` gives the gate of a live agent."""
 
     def __init__(
-        self, journal: Journal, current: LiveIndex, gate_of: Callable[[SessionId], Gate | None]
+        self,
+        journal: Journal,
+        current: LiveIndex,
+        gate_of: Callable[[SessionId], Gate | None],
+        budgets: BudgetManagement,
     ) -> None:
         self._journal = journal
         self._current = current
         self._gate_of = gate_of
+        self._budgets = budgets
 
     def items(self) -> list[InboxItem]:
         """What waits for a person, oldest first."""
@@ -77,6 +83,10 @@ class Inbox:
             return await self._see(found, found.event, by)
         if not isinstance(found.event, QuestionAsked):
             raise ValueError(f"request {request!r} is a permission request: answer with an option")
+        if self._budgets.owns(request):
+            return await self._settle(
+                found, await self._budgets.reply(request, action, content, by)
+            )
         reply = QuestionReply(action=action, by=_decider(by), content=content)
         gate = self._gate_of(found.session)
         return await self._settle(found, gate is not None and gate.reply(request, reply))

@@ -19,11 +19,14 @@ from quarterdeck.wire.events import SessionEnded
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.tasks import BackgroundTasks, run_beside, run_to_end, start_task
 
-from .agent_control import AgentControl, AgentLifecycle
+from .agent_control import AgentControl, AgentLifecycle, BudgetReach
 from .agent_entry import AgentEntry
 from .agent_runner import SessionOpener
 from .api import FleetStatus, ImportedSession, InboxItem, TerminalInfo
 from .attached_workbenches import AttachedWorkbenches
+from .budgets.lookup import BudgetLookup
+from .budgets.management import BudgetManagement
+from .budgets.service import BudgetService
 from .checkpoints.service import CheckpointService
 from .inbox import Inbox
 from .landing.service import LandingService, WorktreeRelease
@@ -118,12 +121,18 @@ class LocalFleet:
         """The worktrees of its agents, for the parts that compare and land them."""
         opener = self.worktree_service.wrap_opener(self._tools.wrap_opener(opener))
         self._checkpoints = self._make_checkpoints(places, starting)
+        lookup = BudgetLookup(starting.load_settings)
+        reach = BudgetReach(current, lambda session: self._supervisor.get(session), self._deliver)
+        self.budget_service = BudgetService(journal, current, self._notes, lookup, reach)
+        """Where model calls are reserved."""
+        self._budgeting = BudgetManagement(self.budget_service, current, lookup, self._work)
         self._supervisor = Supervisor(
-            journal, current, self._notes, queues, opener, bounds, self._checkpoints
+            *(journal, current, self._notes, queues, opener, bounds, self._checkpoints),
+            self.budget_service,
         )
         current.takes_images = self._supervisor.takes_images
         self._importing = SessionImporter(journal, current, self._notes, self._supervisor)
-        self._inbox = Inbox(journal, current, self._supervisor.gate)
+        self._inbox = Inbox(journal, current, self._supervisor.gate, self._budgeting)
         self._granted = FleetGrants(journal, self._notes, starting.grants, self._supervisor.gate)
         self._screens = AttachedWorkbenches()
         self._terminals = HostTerminals(
@@ -138,7 +147,8 @@ class LocalFleet:
         )
         self._reader = FleetReader(journal, current)
         self._lifecycle = AgentLifecycle(
-            current, starting, self._supervisor, self._tools, self.worktree_service, self._work
+            *(current, starting, self._supervisor, self._tools, self.worktree_service, self._work),
+            self.budget_service,
         )
         self._expose_agents(
             self._reader,
@@ -257,6 +267,9 @@ class LocalFleet:
         journal, home = self.journal, starting.environment.get("HOME", "")
         self._usage = UsageService(journal, self._current, places, starting.load_settings)
         self.usage = self._usage.usage
+        self.budgets = self._budgeting.budgets
+        self.set_budget = self._budgeting.set_budget
+        self.remove_budget = self._budgeting.remove_budget
         self._requests = BackTestService(journal, home)
         self.back_test = self._requests.back_test
         self.suggest_rules = self._requests.suggest_rules
@@ -314,6 +327,7 @@ class LocalFleet:
             starting = SessionFactory(places, environment, journal, grants)
             opener = open_session or AgentOpener(places, environment, journal)
             fleet = cls(journal, current, starting, opener, bounds, places)
+            await fleet.budget_service.recover()
             async with fleet._running():
                 await fleet._landing.recover()
                 await fleet._management.recover()
@@ -327,6 +341,7 @@ class LocalFleet:
     async def _running(self) -> AsyncGenerator[None]:
         async with (
             run_beside(self._current.follow(), name="fleet: current state"),
+            run_beside(self.budget_service.run(), name="fleet: budgets"),
             run_beside(self._radar.run(), name="fleet: radar"),
             run_beside(self._management.keep_tidy(), name="fleet: worktrees"),
             run_beside(self._management.follow_ends(), name="fleet: landed worktrees"),
@@ -366,7 +381,10 @@ class LocalFleet:
 
     async def delete(self, agent: str) -> None:
         """Delete an agent that is not live for good, with all that was said."""
-        session = (await self._current.find(agent)).session
+        entry = await self._current.find(agent)
+        session = entry.session
+        if not entry.is_started:
+            await self.budget_service.forget(session)
         await self._lifecycle.delete(session)
         self._radar.forget(session)
         self._usage.forget()

@@ -178,9 +178,9 @@ class Refusal(Value, frozen=True, kw_only=True):
 _FORM = re.compile(r"([0-9][0-9_]*(?:[.][0-9]+)?|[.][0-9]+) ?([a-zA-Z$]+)")
 _WORDS: dict[str, tuple[BudgetUnit, float]] = {
     **dict.fromkeys(("usd", "$", "dollar", "dollars"), ("usd", 1.0)),
-    **dict.fromkeys(("tok", "token", "tokens"), ("tokens", 1.0)),
-    **dict.fromkeys(("ktok", "ktokens"), ("tokens", 1e3)),
-    **dict.fromkeys(("mtok", "mtokens"), ("tokens", 1e6)),
+    **dict.fromkeys(("tok", "toks", "token", "tokens"), ("tokens", 1.0)),
+    **dict.fromkeys(("ktok", "ktoks", "ktoken", "ktokens"), ("tokens", 1e3)),
+    **dict.fromkeys(("mtok", "mtoks", "mtoken", "mtokens"), ("tokens", 1e6)),
     **dict.fromkeys(("call", "calls"), ("calls", 1.0)),
     **dict.fromkeys(("s", "sec", "second", "seconds"), ("seconds", 1.0)),
     **dict.fromkeys(("m", "min", "minute", "minutes"), ("seconds", 60.0)),

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from quarterdeck.models.model import Prices
 from quarterdeck.wire.budgets import BudgetLevel, BudgetScope, BudgetUnit
-from quarterdeck.wire.clock import format_local_time
+from quarterdeck.wire.clock import MonotonicClock, format_local_time, read_wall_clock
 from quarterdeck.wire.events import (
     BudgetCarried,
     BudgetChanged,
@@ -41,6 +41,7 @@ __all__ = [
     "BudgetAmounts",
     "BudgetKey",
     "OpenReservation",
+    "to_amounts",
 ]
 
 BUDGET_EVENTS = USAGE_EVENTS | {
@@ -161,6 +162,8 @@ class BudgetAccounts:
         self._summaries: dict[SessionId, list[tuple[str, BudgetAmounts]]] = {}
         self._metered: set[SessionId] = set()
         self._turns: dict[SessionId, int] = {}
+        """When the turns that run began, or were last looked at, by the clock in use."""
+        self._stopwatch: Callable[[], int] | None = None
         self._deleted: set[SessionId] = set()
 
     # Answers
@@ -191,9 +194,26 @@ class BudgetAccounts:
         found = self.sessions.get(self.find_agent(session))
         return self._project(found) if found is not None else None
 
-    def find_start(self, session: SessionId) -> int | None:
-        """When the turn that runs began, by its record; None: none runs."""
-        return self._turns.get(session)
+    @property
+    def running(self) -> tuple[SessionId, ...]:
+        """The sessions of which a turn runs."""
+        return tuple(self._turns)
+
+    def go_live(self, now: int, clock: MonotonicClock) -> None:
+        """Measure time by a clock that only grows, from now on; before, records' times count."""
+        self._stopwatch = lambda: round(clock() * _MICRO)
+        moment = self._stopwatch()
+        for session, begun in self._turns.items():
+            self._turns[session] = moment - max(now - begun, 0)
+
+    def advance(self) -> None:
+        """Count the time of turns that run, up to now."""
+        if self._stopwatch is None:
+            return
+        moment = self._stopwatch()
+        for session, begun in tuple(self._turns.items()):
+            self._turns[session] = moment
+            self._add_time(session, moment - begun)
 
     def sum_deleted(self, session: SessionId) -> list[BudgetCarried]:
         """What would no longer count if a session with its sub-agents were deleted."""
@@ -312,8 +332,9 @@ class BudgetAccounts:
     def _count(self, record: Record) -> None:
         event, session = record.event, record.session
         match event:
-            case TurnStarted():
-                self._turns[session] = record.time
+            case TurnStarted() if self._is_agent(session):
+                # The turns of sub-agents are within those of their agent.
+                self._turns[session] = self._read_time(record)
             case TurnEnded() | SessionEnded():
                 self._end_turn(record)
             case ModelCallFinished(usage=usage) if usage is not None:
@@ -332,9 +353,20 @@ class BudgetAccounts:
 
     def _end_turn(self, record: Record) -> None:
         begun = self._turns.pop(record.session, None)
-        if begun is not None and record.time > begun:
-            took = BudgetAmounts(microseconds=record.time - begun)
-            self._add_extra(record.session, _day(record.time), took)
+        if begun is not None:
+            self._add_time(record.session, self._read_time(record) - begun, _day(record.time))
+
+    def _is_agent(self, session: SessionId) -> bool:
+        found = self.sessions.get(session)
+        return found is not None and found.is_spawned
+
+    def _read_time(self, record: Record) -> int:
+        return record.time if self._stopwatch is None else self._stopwatch()
+
+    def _add_time(self, session: SessionId, microseconds: int, day: str | None = None) -> None:
+        if microseconds > 0:
+            day = day or _day(read_wall_clock())
+            self._add_extra(session, day, BudgetAmounts(microseconds=microseconds))
 
     def _mark(self, session: SessionId) -> None:
         """The answer to the oldest call of a session is in the log."""
