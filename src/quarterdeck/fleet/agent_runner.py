@@ -275,7 +275,7 @@ class AgentRunner:
             return
         self._is_sent = True
         if (words := self._budgets.stops.take_words(self.id)) is not None:
-            content = (text(words), *content)
+            content = (*content, text(words))
         await session.prompt(
             content, origin=queued.origin, sender=queued.sender, message=queued.message
         )

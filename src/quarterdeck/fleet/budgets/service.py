@@ -405,6 +405,7 @@ class BudgetService:
             if not any(one.is_exhausted for one in await self.find_bounds(agent)):
                 self.stops.go_on(agent)
         self._wake()
+        await self._notes.settled()
 
     def list_limits(self, session: SessionId) -> tuple[BudgetLimit, ...]:
         """The budgets in the log of an agent with all that it starts."""
