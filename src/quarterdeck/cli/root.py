@@ -72,6 +72,9 @@ COMMANDS = {
     "usage": LazyCommand(
         "quarterdeck.cli.fleet.usage:usage", "Show what agents used, and what it cost."
     ),
+    "budget": LazyCommand(
+        "quarterdeck.cli.fleet.budget:budget", "Show and change what agents may use."
+    ),
     "logs": LazyCommand("quarterdeck.cli.fleet.logs:logs", "Show the transcript of AGENT."),
     "diff": LazyCommand(
         "quarterdeck.cli.fleet.diff:diff", "Show all changes since AGENT started as one patch."

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from ..session_flags import make_session_options, session_flags
 from .answer_schema import AnswerSchema
@@ -139,6 +140,7 @@ def _job(prompt: str, options: dict[str, Any]) -> Any:
     if options["fork"] and resume is None:
         raise click.UsageError("--fork needs --resume or --continue")
     _check_agent(options)
+    options = _with_budget(options)
     schema, goal = options["output_schema"], _goal(prompt, options)
     if goal is not None:  # then these are for all turns together
         options = {**options, "max_cost": None, "max_tokens": None}
@@ -148,6 +150,29 @@ def _job(prompt: str, options: dict[str, Any]) -> Any:
         schema=AnswerSchema(schema) if schema else None,
         goal=goal,
     )
+
+
+_LIMITS = {
+    "usd": "max_cost",
+    "tokens": "max_tokens",
+    "calls": "max_calls",
+    "seconds": "max_seconds",
+}
+
+
+def _with_budget(options: dict[str, Any]) -> dict[str, Any]:
+    """The options with budgets as limits: a run is all that they are for. The tighter wins."""
+    options = dict(options)
+    for limit in options["budget"]:
+        name = _LIMITS.get(limit.unit)
+        if name is None:
+            raise click.UsageError("--budget: a run is one agent; give it no number of agents")
+        if limit.unit == "seconds" and options["goal"] is not None:
+            name, limit = "max_minutes", replace(limit, amount=limit.amount / 60)
+        amount = int(limit.amount) if name in ("max_tokens", "max_calls") else limit.amount
+        known = options[name]
+        options[name] = amount if known is None else min(known, amount)
+    return options
 
 
 def _check_agent(options: dict[str, Any]) -> None:
