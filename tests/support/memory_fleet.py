@@ -30,6 +30,7 @@ from quarterdeck.fleet.api import (
     WorkbenchRegistration,
 )
 from quarterdeck.fleet.attached_workbenches import AttachedWorkbenches
+from quarterdeck.fleet.budgets.api import BudgetReport, BudgetRow
 from quarterdeck.fleet.checkpoints.api import TurnChanges, TurnInfo, UndoResult
 from quarterdeck.fleet.errors import (
     AgentNotReadyError,
@@ -51,6 +52,7 @@ from quarterdeck.journal.search import SearchHit
 from quarterdeck.policy.grants import Grant
 from quarterdeck.system.api import CommandSpec
 from quarterdeck.terminal.headless_terminal import HeadlessTerminal
+from quarterdeck.wire.budgets import BudgetLimit, BudgetScope, BudgetUnit
 from quarterdeck.wire.clock import WallClock, read_wall_clock
 from quarterdeck.wire.content import ContentBlock, TextContent, text
 from quarterdeck.wire.events import (
@@ -134,6 +136,7 @@ class FakeFleet(MemoryReviews, MemoryLandings):
         self.run_command = self._commands.run
         self.end_command = self._commands.end
         self.conflict_report = ConflictReport()
+        self.budget_rows: dict[tuple[str, str, str], BudgetRow] = {}
         self.asked_conflicts: list[str | None] = []
         self.clock: WallClock = read_wall_clock
         """Microseconds since the epoch; a test that looks at times has one of its own."""
@@ -627,6 +630,37 @@ class FakeFleet(MemoryReviews, MemoryLandings):
             cells=ledger.cells(), sessions=ledger.sessions, prices=lambda model: None
         )
         return group_usage(source, by, since=since, within=within)
+
+    async def budgets(self, *, agent: str | None = None) -> BudgetReport:
+        if agent is not None:
+            await self.agent(agent)
+        return BudgetReport(rows=tuple(self.budget_rows.values()), allowance=0.05)
+
+    async def set_budget(
+        self,
+        scope: BudgetScope,
+        subject: str,
+        limit: BudgetLimit,
+        *,
+        add: bool = False,
+        by: str = "person",
+    ) -> BudgetRow:
+        key = (scope, subject, limit.unit)
+        known = self.budget_rows[key].amount if add else 0.0
+        self.budget_rows[key] = BudgetRow(
+            scope=scope,
+            subject=subject,
+            name=subject or scope,
+            unit=limit.unit,
+            amount=known + limit.amount,
+            used=0.0,
+        )
+        return self.budget_rows[key]
+
+    async def remove_budget(
+        self, scope: BudgetScope, subject: str, unit: BudgetUnit, *, by: str = "person"
+    ) -> bool:
+        return self.budget_rows.pop((scope, subject, unit), None) is not None
 
     def _judges(self) -> list[RecordedJudge]:
         history = RequestHistory()

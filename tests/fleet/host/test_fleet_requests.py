@@ -13,6 +13,7 @@ from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.host.methods import PROTOCOL
 from quarterdeck.fleet.landing.api import LandingOptions
 from quarterdeck.fleet.review.api import ReviewSelection
+from quarterdeck.wire.budgets import BudgetLimit
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import QuarterdeckError, RpcError
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId
@@ -144,6 +145,11 @@ CALLS: tuple[Callable[[HostClient], Awaitable[object]], ...] = (
     lambda c: c.back_test(("allow bash(ls)",), since=1, project="/w", limit=5),
     lambda c: c.suggest_rules(),
     lambda c: c.suggest_rules(since=1, project="/w", limit=5),
+    lambda c: c.budgets(),
+    lambda c: c.budgets(agent="ann"),
+    lambda c: c.set_budget("all", "", BudgetLimit(unit="usd", amount=5.0)),
+    lambda c: c.set_budget("tree", "ann", BudgetLimit(unit="calls", amount=5.0), add=True, by=ANN),
+    lambda c: c.remove_budget("day", "2026-11-09", "tokens"),
 )
 
 
