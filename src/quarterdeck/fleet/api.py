@@ -15,7 +15,6 @@ from msgspec import Struct
 from quarterdeck.journal.search_hit import SearchHit
 from quarterdeck.policy.grants import Grant
 from quarterdeck.terminal.viewer_events import ViewerEvent
-from quarterdeck.wire.budgets import BudgetLimit
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.events import Origin, PermissionAsked, QuestionAsked
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId
@@ -26,7 +25,7 @@ from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
 from quarterdeck.wire.worktrees import ChangeCounts, ConflictFile, Worktree
 
 from .agent_state import AgentStateName
-from .budgets.api import FleetBudgets
+from .budgets.api import BudgetLimit, FleetBudgets
 from .checkpoints.api import FleetCheckpoints
 from .landing.api import FleetLandings
 from .method import fleet_method

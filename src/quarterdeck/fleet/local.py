@@ -121,11 +121,7 @@ class LocalFleet:
         """The worktrees of its agents, for the parts that compare and land them."""
         opener = self.worktree_service.wrap_opener(self._tools.wrap_opener(opener))
         self._checkpoints = self._make_checkpoints(places, starting)
-        lookup = BudgetLookup(starting.load_settings)
-        reach = BudgetReach(current, lambda session: self._supervisor.get(session), self._deliver)
-        self.budget_service = BudgetService(journal, current, self._notes, lookup, reach)
-        """Where model calls are reserved."""
-        self._budgeting = BudgetManagement(self.budget_service, current, lookup, self._work)
+        self._make_budgets(starting)
         self._supervisor = Supervisor(
             *(journal, current, self._notes, queues, opener, bounds, self._checkpoints),
             self.budget_service,
@@ -162,6 +158,13 @@ class LocalFleet:
         self._expose_log_readers(places, starting)
         self._landing = LandingService(self._landing_context(starting), self._work)
         self._expose_landings()
+
+    def _make_budgets(self, starting: SessionFactory) -> None:
+        current, lookup = self._current, BudgetLookup(starting.load_settings)
+        reach = BudgetReach(current, lambda session: self._supervisor.get(session), self._deliver)
+        self.budget_service = BudgetService(self.journal, current, self._notes, lookup, reach)
+        """Where model calls are reserved."""
+        self._budgeting = BudgetManagement(self.budget_service, current, lookup, self._work)
 
     def _make_checkpoints(self, places: Places, starting: SessionFactory) -> CheckpointService:
         return CheckpointService(

@@ -67,9 +67,10 @@ def _read_subject(o: dict[str, Any]) -> tuple[BudgetScope, str]:
         raise click.UsageError("say what it is for: --agent, --project, --day, --on or --all")
     if o["alone"] and not o["agent"]:
         raise click.UsageError("--alone needs --agent")
+    scope: BudgetScope = "agent" if o["alone"] else "tree"
     match given[0]:
         case "agent":
-            return ("agent" if o["alone"] else "tree"), o["agent"]
+            return scope, o["agent"]
         case "project":
             return "project", resolve_directory(o["project"])
         case "day" | "on":
@@ -119,10 +120,11 @@ def _change(
     limits: tuple[BudgetLimit, ...], options: dict[str, Any], as_json: bool, *, add: bool
 ) -> None:
     scope, subject = _read_subject(options)
-    rows: list[BudgetRow] = [
-        with_fleet(lambda fleet, limit=limit: fleet.set_budget(scope, subject, limit, add=add))
-        for limit in limits
-    ]
+
+    def change(limit: BudgetLimit) -> "BudgetRow":
+        return with_fleet(lambda fleet: fleet.set_budget(scope, subject, limit, add=add))
+
+    rows = [change(limit) for limit in limits]
     if as_json:
         echo_json({"budgets": rows})
         return
@@ -141,10 +143,11 @@ def _change(
 def remove(units: tuple[BudgetUnit, ...], as_json: bool, **options: Any) -> None:
     """Remove budgets by their unit. Those of the settings count again."""
     scope, subject = _read_subject(options)
-    removed = {
-        unit: with_fleet(lambda fleet, unit=unit: fleet.remove_budget(scope, subject, unit))
-        for unit in units
-    }
+
+    def take(unit: BudgetUnit) -> bool:
+        return with_fleet(lambda fleet: fleet.remove_budget(scope, subject, unit))
+
+    removed = {unit: take(unit) for unit in units}
     if as_json:
         echo_json({"removed": removed})
     else:

@@ -19,6 +19,7 @@ from quarterdeck.wire.usage import Cost, TokenUsage
 from ..method import fleet_method
 
 __all__ = [
+    "BudgetLimit",
     "BudgetReport",
     "BudgetRow",
     "CallBudgets",

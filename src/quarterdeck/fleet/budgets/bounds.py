@@ -205,9 +205,9 @@ def _need(
     unit: BudgetUnit, estimate: CallEstimate, prices: tuple[float, float] | None
 ) -> _Need | None:
     match unit:
-        case "usd" if prices is None:
-            return None
         case "usd":
+            if prices is None:
+                return None
             return _Need(estimate.input * prices[0] / _MILLION, prices[1] / _MILLION)
         case "tokens":
             return _Need(estimate.input, 1)

@@ -1,4 +1,4 @@
-"""Budgets: how much may be used, by whom, and the events that keep account of it.
+"""Budgets: how much agents may use, and the events that count it.
 
 Part of ``events``, and imported from there. A budget is a bound in one unit for one subject. What
 was used is counted from the log; what is about to be used is reserved in the log before the call,
@@ -9,9 +9,9 @@ import math
 import re
 from typing import Literal, TypeAlias
 
-from .ids import RequestId, SessionId
-from .permissions import Decider
-from .values import Value
+from ..ids import RequestId, SessionId
+from ..permissions import Decider
+from ..values import Value
 
 __all__ = [
     "BUDGET_SCOPES",
