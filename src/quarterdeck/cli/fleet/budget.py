@@ -171,7 +171,11 @@ def _format(report: "BudgetReport", width: int | None) -> "Iterator[str]":
             )
         if row.request is not None:
             yield ""
-            yield f"Raise it with: quarterdeck answer {row.request}"
+            yield f"Raise it with: quarterdeck answer {row.request} {_example(row)}"
+
+
+def _example(row: "BudgetRow") -> str:
+    return describe_limit(row.unit, row.amount).replace(" ", "")
 
 
 def _cells(row: "BudgetRow") -> tuple[str, ...]:

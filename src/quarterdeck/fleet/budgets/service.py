@@ -323,6 +323,7 @@ class BudgetService:
         """Look at budgets of time now and then; agents that reserve are held at their calls."""
         while True:
             await asyncio.sleep(_EVERY)
+            self._wake()  # the day may be another, or the settings
             for session in self.accounts.running:
                 if not self.stops.is_own(self.accounts.find_agent(session)):
                     await self._evaluate(session, is_over=False)
