@@ -30,8 +30,10 @@ def test_a_limit_is_read(text: str, unit: str, amount: float):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "5", "usd", "-5usd", "0usd", "nanusd", "infusd", "1e9usd", "5 eur", "1.5calls", "5usd 3"]
-    + ["0.0001tok", "9" * 40 + "tok", "٥usd", "5usd\n6usd"],
+    [
+        *("", "5", "usd", "-5usd", "0usd", "nanusd", "infusd", "1e9usd", "5 eur", "1.5calls"),
+        *("5usd 3", "0.0001tok", "9" * 40 + "tok", "٥usd", "5usd\n6usd"),
+    ],
 )
 def test_what_is_no_limit_is_refused_with_an_example(text: str):
     with pytest.raises(ValueError, match="is no budget"):
