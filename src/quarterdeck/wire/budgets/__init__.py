@@ -217,17 +217,22 @@ def describe_limit(unit: BudgetUnit, amount: float) -> str:
             digits = 2 if amount >= 1 or not amount else min(9, 2 - math.floor(math.log10(amount)))
             return f"{amount:.{digits}f} usd".replace(".00 ", " ")
         case "tokens" if amount >= 1e6:
-            return f"{round(amount / 1e6, 2):g} mtok"
+            return f"{_write(amount / 1e6, 2)} mtok"
         case "tokens" if amount >= 1e4:
-            return f"{round(amount / 1e3, 1):g} ktok"
+            return f"{_write(amount / 1e3, 1)} ktok"
         case "tokens":
             return f"{int(amount)} tok"
         case "seconds" if amount >= 3600:
-            return f"{round(amount / 3600, 2):g} h"
+            return f"{_write(amount / 3600, 2)} h"
         case "seconds" if amount >= 60:
-            return f"{round(amount / 60, 1):g} min"
+            return f"{_write(amount / 60, 1)} min"
         case "seconds":
-            return f"{amount:.3g} s"
+            return f"{_write(amount, 3)} s"
         case _:
             number = int(amount)
             return f"{number} {unit if number != 1 else unit[:-1]}"
+
+
+def _write(number: float, digits: int) -> str:
+    """A number without an exponent and without noughts at its end."""
+    return f"{number:.{digits}f}".rstrip("0").rstrip(".")
