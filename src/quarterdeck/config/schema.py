@@ -31,6 +31,7 @@ __all__ = [
     "LimitSettings",
     "McpServerSettings",
     "McpSettings",
+    "MeterSettings",
     "ModelSettings",
     "PermissionSettings",
     "PriceSettings",
@@ -99,7 +100,7 @@ HOOK_POINTS = (
 """When hooks are run."""
 
 ADDED_UP = frozenset(
-    {"permissions.allow", "permissions.ask", "permissions.deny"}
+    {"permissions.allow", "permissions.ask", "permissions.deny", "meter.agents"}
     | {f"hooks.{point}" for point in HOOK_POINTS}
 )
 """Lists to which each layer adds. Every other list of a higher layer replaces the lower one.
@@ -473,6 +474,14 @@ class WorktreeSettings(Value, frozen=True, kw_only=True):
     those that were copied into it and changed."""
 
 
+class MeterSettings(Value, frozen=True, kw_only=True):
+    """The meter, through which model calls of other agents can be led."""
+
+    agents: tuple[str, ...] = ()
+    """Agents whose model calls pass through it, by name; `"*"`: every agent whose file says how.
+    In a project's file: there."""
+
+
 class WorkbenchSettings(Value, frozen=True, kw_only=True):
     """The workbench; your own file alone counts."""
 
@@ -527,5 +536,7 @@ class Settings(Value, frozen=True, kw_only=True):
     """How you are notified that an agent needs you, is done or failed."""
     worktrees: WorktreeSettings = WorktreeSettings()
     """Git worktrees of agents."""
+    meter: MeterSettings = MeterSettings()
+    """The meter of model calls of other agents."""
     workbench: WorkbenchSettings = WorkbenchSettings()
     """The workbench."""

@@ -27,6 +27,7 @@ from quarterdeck.wire.worktrees import ChangeCounts, ConflictFile, Worktree
 from .agent_state import AgentStateName
 from .checkpoints.api import FleetCheckpoints
 from .landing.api import FleetLandings
+from .meter.api import FleetMeter
 from .method import fleet_method
 from .permissions.api import FleetRequests
 from .radar.api import FleetRadar
@@ -335,6 +336,7 @@ class Fleet(
     FleetRadar,
     FleetLandings,
     FleetUsage,
+    FleetMeter,
     FleetRequests,
     Protocol,
 ):

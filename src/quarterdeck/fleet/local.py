@@ -31,6 +31,7 @@ from .landing.worker import LandingContext
 from .live_index import FleetReader, LiveIndex, LogWriter
 from .mcp.orchestration import Orchestration
 from .mcp.transcript import last_words
+from .meter.service import MeterService
 from .names import looks_like_id
 from .permissions.grants import FleetGrants, GrantsProjection
 from .permissions.recorded_requests import BackTestService
@@ -116,7 +117,12 @@ class LocalFleet:
         )
         self.worktree_service = starting.make_worktrees(current, self._notes)
         """The worktrees of its agents, for the parts that compare and land them."""
-        opener = self.worktree_service.wrap_opener(self._tools.wrap_opener(opener))
+        self._meter = MeterService(
+            current, self._notes, starting.find, starting.load_settings, starting.environment
+        )
+        self.meter = self._meter.meter
+        opener = self._tools.wrap_opener(self._meter.wrap_opener(opener))
+        opener = self.worktree_service.wrap_opener(opener)
         self._checkpoints = self._make_checkpoints(places, starting)
         self._supervisor = Supervisor(
             journal, current, self._notes, queues, opener, bounds, self._checkpoints
@@ -353,6 +359,7 @@ class LocalFleet:
             await self._supervisor.stop(_STOPPED)
         finally:
             await closing
+        await self._meter.close()
         await self._work.wait()
         await self._checkpoints.settle()
         await self._tools.close()

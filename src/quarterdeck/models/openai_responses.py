@@ -44,7 +44,7 @@ from .model import (
 from .remote import ModelWire, WireError
 from .reply import UNSAID, PartDraft, Reply, json_object, read_counts
 
-__all__ = ["WIRE", "ResponsesParser", "build"]
+__all__ = ["WIRE", "ResponsesParser", "ResponsesUsage", "build"]
 
 _LEAST_OUTPUT = 16
 
@@ -173,7 +173,9 @@ class _OutputDetails(msgspec.Struct):
     reasoning_tokens: int | None = None
 
 
-class _Usage(msgspec.Struct):
+class ResponsesUsage(msgspec.Struct):
+    """The counts of an answer, as the format has them."""
+
     input_tokens: int = 0
     output_tokens: int = 0
     input_tokens_details: _InputDetails | None = None
@@ -271,7 +273,7 @@ class ResponsesParser:
         if self._final is None:
             raise StreamBrokenError("the stream ended before the response did")
         reason = self._final.incomplete_details and self._final.incomplete_details.reason
-        usage = read_counts(self._final.usage, _Usage)
+        usage = read_counts(self._final.usage, ResponsesUsage)
         return ReplyFinished(
             reply=self._reply.message(),
             stop=self._stop(reason),

@@ -50,7 +50,7 @@ from .session_events import (
     SessionSpawned,
     SharedFile,
 )
-from .settings import PlanEntry
+from .settings import PlanEntry, VendorWire
 from .tool_calls import ToolCallContent, ToolCallEnd, ToolCallLocation, ToolCallStatus, ToolKind
 from .usage import ContextUsage, Cost, TokenUsage
 from .values import Value
@@ -94,8 +94,10 @@ __all__ = [
     "MessageChunk",
     "MessagePinned",
     "MessageUnpinned",
+    "MeteredCallState",
     "ModeChanged",
     "ModelCallFinished",
+    "ModelCallMetered",
     "ModelCallStarted",
     "NoticePosted",
     "OptionsChanged",
@@ -151,6 +153,8 @@ TurnEnd: TypeAlias = Literal[
 Origin: TypeAlias = Literal["person", "agent", "schedule", "goal", "hook"]
 """Who spoke a prompt."""
 Severity: TypeAlias = Literal["info", "warning", "error"]
+MeteredCallState: TypeAlias = Literal["started", "finished", "refused"]
+"""How far a call has come at the meter."""
 
 
 class PromptQueued(Value, frozen=True, kw_only=True, tag_field="type", tag="prompt_queued"):
@@ -232,6 +236,28 @@ class RetryScheduled(Value, frozen=True, kw_only=True, tag_field="type", tag="re
     delay: float
     """Seconds until then."""
     reason: str
+
+
+class ModelCallMetered(
+    Value, frozen=True, kw_only=True, tag_field="type", tag="model_call_metered"
+):
+    """A model call of a foreign agent at the meter; at any time.
+
+    ``started`` before the request goes out and ``finished`` after its answer, or ``refused`` alone.
+    """
+
+    call: str
+    """Joins the two; random."""
+    state: MeteredCallState
+    wire: VendorWire
+    """The form of the request."""
+    model: str | None = None
+    usage: TokenUsage | None = None
+    """With ``finished``; None: nothing was used, or the answer's counts could not be read."""
+    status: int | None = None
+    """With ``finished``: of HTTP; None: there was no answer."""
+    reason: str | None = None
+    """Why it was refused, or why the answer did not arrive whole."""
 
 
 class MessageChunk(Value, frozen=True, kw_only=True, tag_field="type", tag="message_chunk"):
@@ -479,6 +505,7 @@ Event: TypeAlias = (
     | ModelCallStarted
     | ModelCallFinished
     | RetryScheduled
+    | ModelCallMetered
     | MessageChunk
     | ThoughtChunk
     | ToolCallStarted

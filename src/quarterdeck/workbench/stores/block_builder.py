@@ -36,6 +36,7 @@ from quarterdeck.wire.events import (
     MessageUnpinned,
     ModeChanged,
     ModelCallFinished,
+    ModelCallMetered,
     ModelCallStarted,
     NoticePosted,
     OptionsChanged,
@@ -171,6 +172,7 @@ class BlockBuilder:
             case (
                 UsageReported()
                 | ModelCallStarted()
+                | ModelCallMetered()
                 | OptionsChanged()
                 | CommandsChanged()
                 | SessionChanged()
