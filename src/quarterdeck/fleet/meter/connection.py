@@ -33,6 +33,8 @@ MOST_REQUEST = 64 * 1024 * 1024
 """Bytes of a model call, at the most; it is held until it is authorized."""
 _LOCAL_NAMES = frozenset(("127.0.0.1", "localhost"))
 _MOST_HEAD = 64 * 1024
+_HEAD_PIECE = 4 * 1024
+"""Bytes that are read at a time; a head may exceed its limit by one piece."""
 _IDLE_SECONDS = 300.0
 """A connection may wait so long for its next request."""
 _READ_SECONDS = 60.0
@@ -271,7 +273,7 @@ class MeterClient:
             self._left.clear()
         try:
             async with asyncio.timeout(_IDLE_SECONDS):
-                head = await self._next_event(protocol)
+                head = await self._next_event(protocol, _HEAD_PIECE)
         except TimeoutError:
             return None
         if not isinstance(head, h11.Request):
@@ -344,7 +346,7 @@ class MeterClient:
                 return
             yield bytes(event.data)
 
-    async def _next_event(self, protocol: h11.Connection) -> object:
+    async def _next_event(self, protocol: h11.Connection, size: int = READ_SIZE) -> object:
         while True:
             try:
                 event = protocol.next_event()
@@ -356,7 +358,7 @@ class MeterClient:
                 raise fail_request(400, "this is not an HTTP/1.1 request") from None
             if event is not h11.NEED_DATA:
                 return event
-            protocol.receive_data(await self._reader.read(READ_SIZE))
+            protocol.receive_data(await self._reader.read(size))
 
     # Passing on
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quarterdeck.models.http_client import tls_context
-from quarterdeck.wire.tasks import cancel_tasks
+from quarterdeck.wire.tasks import BackgroundTasks
 
 from .connection import MeterClient, MeterSeat, fail_request
 from .upstream import READ_SIZE, Upstream, UpstreamConnection, open_upstream
@@ -44,7 +44,7 @@ class MeterServer:
         self._seat_of = seat_of
         self._environment = environment
         self._tls = tls
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections = BackgroundTasks()
 
     def seat_of(self, token: str) -> MeterSeat | None:
         """Whose secret this is; None: no one's."""
@@ -64,12 +64,14 @@ class MeterServer:
         port: int = writer.get_extra_info("peername")[1]
         return await asyncio.to_thread(find_user, port, self.port) == os.getuid()
 
-    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection."""
-        task = asyncio.current_task()
-        assert task is not None
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection in the background."""
         is_full = len(self._connections) >= _MOST_CONNECTIONS
-        self._connections.add(task)
+        self._connections.start(self._serve(reader, writer, is_full), name="meter: connection")
+
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_full: bool
+    ) -> None:
         connection = MeterClient(self, reader, writer)
         try:
             if is_full:
@@ -82,14 +84,13 @@ class MeterServer:
             # Not with its text, in which parts of a request may be.
             _log.error("a connection at the meter failed: %s", type(error).__name__)
         finally:
-            self._connections.discard(task)
             writer.close()
             with suppress(ConnectionError):
                 await writer.wait_closed()
 
     async def close(self) -> None:
         """End every connection."""
-        await cancel_tasks(tuple(self._connections))
+        await self._connections.close()
 
 
 @asynccontextmanager
