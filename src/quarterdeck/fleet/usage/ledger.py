@@ -8,6 +8,10 @@ Agents report in different ways. Our own reports each model call. Others report 
   figure counts instead;
 - a turn's own figure that no running total has shown yet is deducted from that total's next growth.
 
+Calls of a foreign agent that pass the meter are counted there. From one turn to the next in which
+there was such a call, what the agent itself reports does not count, except for what the meter could
+not read: then the agent's figures count as far as they exceed the meter's.
+
 Within a turn a total that falls is a correction and counts nothing. At the beginning of a turn or
 run it has begun again. A sub-agent of our own agent is a session of its own; the figures of its
 parent's turns include it, so they are left out in favour of the model calls. What a fork took over
@@ -26,6 +30,7 @@ from quarterdeck.wire.events import (
     CompactionChanged,
     Event,
     ModelCallFinished,
+    ModelCallMetered,
     SessionChanged,
     SessionEnded,
     SessionOpened,
@@ -48,6 +53,7 @@ USAGE_EVENTS = frozenset(
     {
         "compaction_changed",
         "model_call_finished",
+        "model_call_metered",
         "session_changed",
         "session_ended",
         "session_opened",
@@ -107,9 +113,42 @@ class UsedSession(Struct, kw_only=True, eq=False):
     """It reports its model calls, so that its turns' figures only repeat them."""
     reports_cost: bool = False
     turn: TurnId | None = None
+    span: "_MeteredSpan | None" = None
+    """Of now, once a call has passed the meter."""
+    spans: list["_MeteredSpan"] = field(default_factory=list["_MeteredSpan"])
+    """Those in which something is or may be missing."""
+    metered: dict[str, "_MeteredSpan"] = field(default_factory=dict[str, "_MeteredSpan"])
+    """Of the calls that run."""
     tokens: "_Gauge" = field(default_factory=lambda: _Gauge())
     money: dict[str, "_Gauge"] = field(default_factory=dict[str, "_Gauge"])
     """By currency."""
+
+
+class _MeteredSpan(Struct, eq=False):
+    """From one turn of a session to the next, where calls passed the meter."""
+
+    counted: _Figures = (0,) * 5
+    """By the meter, in tokens."""
+    own: list[tuple[TurnId | None, "_Growth"]] = field(
+        default_factory=list[tuple[TurnId | None, "_Growth"]]
+    )
+    """What the agent reported."""
+    is_partial: bool = False
+    """The counts of a call could not be read, or not to the end."""
+
+    def rest(self) -> list[tuple[TurnId | None, "_Growth"]]:
+        """What the agent reported and the meter did not see."""
+        if not self.is_partial:
+            return []
+        left = self.counted
+        found: list[tuple[TurnId | None, _Growth]] = []
+        for turn, growth in self.own:
+            known = tuple(map(min, growth.amount, left))
+            left = _minus(left, known)
+            amount = _minus(growth.amount, known)
+            if any(amount):
+                found.append((turn, _Growth(growth.time, growth.model, amount)))
+        return found
 
 
 class _Growth(Struct, frozen=True):
@@ -215,9 +254,15 @@ class UsageLedger:
         return cell
 
     def _unsettled(self, session: UsedSession) -> Iterator[UsageCell]:
+        for turn, growth in (one for span in session.spans for one in span.rest()):
+            cell = _make_cell(session, turn, growth.time, growth.model)
+            _increase(cell, growth, "")
+            yield self._finished(cell)
         gauges = (("", session.tokens), *session.money.items())
         for currency, gauge in gauges:
             if not gauge.is_certain and gauge.began_elsewhere:
+                continue
+            if session.span is not None and not currency:
                 continue
             for growth in gauge.growth:
                 cell = _make_cell(session, session.turn, growth.time, growth.model)
@@ -247,12 +292,19 @@ class UsageLedger:
                 self._call(session, record, session.model or "", usage, event.cost)
             case UsageReported():
                 self._report(session, record, event)
+            case ModelCallMetered():
+                self._metered(session, record, event)
             case _:
                 pass
 
     def _run(self, session: UsedSession, event: Event) -> None:
         self._settle(session, None, None)
+        self._end_span(session)
         session.turn = None
+        if isinstance(event, SessionSpawned):
+            for span in session.metered.values():
+                span.is_partial = True  # the host was killed while it ran
+            session.metered.clear()
         match event:
             case SessionSpawned(options=options):
                 session.name, session.agent, session.cwd = event.name, options.agent, options.cwd
@@ -287,6 +339,7 @@ class UsageLedger:
         turn = record.turn
         if isinstance(event, TurnStarted):
             self._settle(session, None, None)
+            self._end_span(session)
             session.turn = turn
             if turn is not None:
                 self._owners.setdefault(turn, session.id)
@@ -327,7 +380,11 @@ class UsageLedger:
                 self._gauge(session, ended.cost.currency)
                 money[ended.cost.currency] = (amount,)
         turn = record.turn if record is not None else session.turn
-        self._count(session, turn, "", session.tokens.settle(_turn_growth(record, session, tokens)))
+        grown = session.tokens.settle(_turn_growth(record, session, tokens))
+        if session.span is not None:
+            session.span.own += [(turn, growth) for growth in grown]
+        else:
+            self._count(session, turn, "", grown)
         for currency, gauge in session.money.items():
             of_turn = _turn_growth(record, session, money.get(currency))
             self._count(session, turn, currency, gauge.settle(of_turn))
@@ -342,6 +399,26 @@ class UsageLedger:
             if cell is None:
                 cell = self._cells[key] = _make_cell(session, turn, growth.time, growth.model)
             _increase(cell, growth, currency)
+
+    def _metered(self, session: UsedSession, record: Record, event: ModelCallMetered) -> None:
+        if event.state == "started":
+            if session.span is None:
+                session.span = _MeteredSpan()
+                session.spans.append(session.span)
+            session.metered[event.call] = session.span
+        elif event.state == "finished":
+            span = session.metered.pop(event.call, None) or session.span or _MeteredSpan()
+            figures = self._read_tokens(event.usage) if event.usage is not None else None
+            is_refused = event.status is not None and event.status >= 400
+            span.is_partial |= event.reason is not None or (figures is None and not is_refused)
+            if event.usage is not None and figures is not None:
+                span.counted = tuple(map(sum, zip(span.counted, figures, strict=True)))
+                self._count_call(record, event.model or "", event.usage, None)
+
+    def _end_span(self, session: UsedSession) -> None:
+        session.span = None
+        running = {id(span) for span in session.metered.values()}
+        session.spans = [one for one in session.spans if one.is_partial or id(one) in running]
 
     def _call(
         self,
