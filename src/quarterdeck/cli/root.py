@@ -72,6 +72,9 @@ COMMANDS = {
     "usage": LazyCommand(
         "quarterdeck.cli.fleet.usage:usage", "Show what agents used, and what it cost."
     ),
+    "meter": LazyCommand(
+        "quarterdeck.cli.fleet.meter:meter", "Show the meter of model calls, and who is behind it."
+    ),
     "logs": LazyCommand("quarterdeck.cli.fleet.logs:logs", "Show the transcript of AGENT."),
     "diff": LazyCommand(
         "quarterdeck.cli.fleet.diff:diff", "Show all changes since AGENT started as one patch."

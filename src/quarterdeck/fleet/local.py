@@ -117,11 +117,12 @@ class LocalFleet:
         )
         self.worktree_service = starting.make_worktrees(current, self._notes)
         """The worktrees of its agents, for the parts that compare and land them."""
-        self._meter = MeterService(
+        self.metering = MeterService(
             current, self._notes, starting.find, starting.load_settings, starting.environment
         )
-        self.meter = self._meter.meter
-        opener = self._tools.wrap_opener(self._meter.wrap_opener(opener))
+        """The meter; its ``guard`` is asked before each call that passes it."""
+        self.meter = self.metering.meter
+        opener = self._tools.wrap_opener(self.metering.wrap_opener(opener))
         opener = self.worktree_service.wrap_opener(opener)
         self._checkpoints = self._make_checkpoints(places, starting)
         self._supervisor = Supervisor(
@@ -359,7 +360,7 @@ class LocalFleet:
             await self._supervisor.stop(_STOPPED)
         finally:
             await closing
-        await self._meter.close()
+        await self.metering.close()
         await self._work.wait()
         await self._checkpoints.settle()
         await self._tools.close()
