@@ -30,7 +30,7 @@ _MOST_NAME = 200
 Fault: TypeAlias = Literal["refused", "unreachable", "too-large"]
 _STATUS: dict[Fault, int] = {"refused": 400, "unreachable": 502, "too-large": 413}
 _ANTHROPIC: dict[Fault, str] = {
-    "refused": "invalid_request_error",
+    "refused": "billing_error",
     "unreachable": "api_error",
     "too-large": "request_too_large",
 }
@@ -119,6 +119,8 @@ class OwnAnswer(Struct, frozen=True):
 def refuse_call(wire: VendorWire | None, reason: str, fault: Fault = "refused") -> OwnAnswer:
     """An error as the vendor would send it, so that the agent shows the reason."""
     status = _STATUS[fault]
+    if wire == "anthropic" and fault == "refused":
+        status = 402  # after 400 Claude Code asks several times more, in other ways
     error: dict[str, Any]
     match wire:
         case "anthropic":
