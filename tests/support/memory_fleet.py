@@ -44,6 +44,7 @@ from quarterdeck.fleet.permissions.request_history import RequestHistory
 from quarterdeck.fleet.person_commands import PersonCommands
 from quarterdeck.fleet.radar.api import ConflictReport
 from quarterdeck.fleet.terminals import HostTerminals, TerminalHandle
+from quarterdeck.fleet.meter.api import MeterStatus
 from quarterdeck.fleet.usage.api import UsageGrouping, UsageReport
 from quarterdeck.fleet.usage.ledger import UsageLedger
 from quarterdeck.fleet.usage.summary import UsageSource, group_usage
@@ -627,6 +628,9 @@ class FakeFleet(MemoryReviews, MemoryLandings):
             cells=ledger.cells(), sessions=ledger.sessions, prices=lambda model: None
         )
         return group_usage(source, by, since=since, within=within)
+
+    async def meter(self) -> MeterStatus:
+        return MeterStatus()
 
     def _judges(self) -> list[RecordedJudge]:
         history = RequestHistory()

@@ -117,11 +117,8 @@ class LocalFleet:
         )
         self.worktree_service = starting.make_worktrees(current, self._notes)
         """The worktrees of its agents, for the parts that compare and land them."""
-        self.metering = MeterService(
-            current, self._notes, starting.find, starting.load_settings, starting.environment
-        )
+        self.metering = self._make_meter(starting)
         """The meter; its ``guard`` is asked before each call that passes it."""
-        self.meter = self.metering.meter
         opener = self._tools.wrap_opener(self.metering.wrap_opener(opener))
         opener = self.worktree_service.wrap_opener(opener)
         self._checkpoints = self._make_checkpoints(places, starting)
@@ -159,6 +156,11 @@ class LocalFleet:
         self._expose_log_readers(places, starting)
         self._landing = LandingService(self._landing_context(starting), self._work)
         self._expose_landings()
+
+    def _make_meter(self, starting: SessionFactory) -> MeterService:
+        return MeterService(
+            self._current, self._notes, starting.find, starting.load_settings, starting.environment
+        )
 
     def _make_checkpoints(self, places: Places, starting: SessionFactory) -> CheckpointService:
         return CheckpointService(
@@ -264,6 +266,7 @@ class LocalFleet:
         journal, home = self.journal, starting.environment.get("HOME", "")
         self._usage = UsageService(journal, self._current, places, starting.load_settings)
         self.usage = self._usage.usage
+        self.meter = self.metering.meter
         self._requests = BackTestService(journal, home)
         self.back_test = self._requests.back_test
         self.suggest_rules = self._requests.suggest_rules

@@ -144,6 +144,7 @@ CALLS: tuple[Callable[[HostClient], Awaitable[object]], ...] = (
     lambda c: c.back_test(("allow bash(ls)",), since=1, project="/w", limit=5),
     lambda c: c.suggest_rules(),
     lambda c: c.suggest_rules(since=1, project="/w", limit=5),
+    lambda c: c.meter(),
 )
 
 
