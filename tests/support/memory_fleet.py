@@ -38,13 +38,13 @@ from quarterdeck.fleet.errors import (
     NoSuchFleetTerminalError,
     NoSuchRequestError,
 )
+from quarterdeck.fleet.meter.api import MeterStatus
 from quarterdeck.fleet.permissions.api import BackTest, RuleSuggestion
 from quarterdeck.fleet.permissions.back_test import RecordedJudge, suggest_from, try_rules
 from quarterdeck.fleet.permissions.request_history import RequestHistory
 from quarterdeck.fleet.person_commands import PersonCommands
 from quarterdeck.fleet.radar.api import ConflictReport
 from quarterdeck.fleet.terminals import HostTerminals, TerminalHandle
-from quarterdeck.fleet.meter.api import MeterStatus
 from quarterdeck.fleet.usage.api import UsageGrouping, UsageReport
 from quarterdeck.fleet.usage.ledger import UsageLedger
 from quarterdeck.fleet.usage.summary import UsageSource, group_usage
