@@ -34,6 +34,7 @@ PARTS = {
         Part("agents", "our own agent against others"),
         Part("drivers", "the ACP driver against the SDKs' clients", ("node", _ACP_SDK)),
         Part("fleet", "many agents through the host to two clients", ("/proc",)),
+        Part("meter", "model calls through the meter against a direct connection"),
         Part("workbench", "frames, long sessions, keys, on a terminal", ("/proc",)),
         Part("traffic", "bytes that a workbench writes to its terminal"),
         Part("rest", "CPU of a workbench at rest", ("/proc",)),
