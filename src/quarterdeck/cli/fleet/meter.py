@@ -19,7 +19,7 @@ _HEADS = ("AGENT", "KIND", "UPSTREAM", "CALLS", "RUNNING", "REFUSED", "FAILED", 
 @click.command()
 @as_json_option
 def meter(as_json: bool) -> None:
-    """Show the meter, and the live agents whose model calls pass through it.
+    """Show the meter of model calls, and who is behind it.
 
     It is off until the setting `meter.agents` names an agent, and starts with the first of them.
     """
