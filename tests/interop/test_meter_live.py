@@ -153,10 +153,14 @@ async def test_the_transcript_is_the_same_with_and_without_the_meter(case: str, 
         sums = TokenUsage()
         for one in finished:
             sums += one.usage or TokenUsage()
-        # What the script's server counts is in its answers; the log adds up to it, once.
-        assert counted == sums
+        by_server = TokenUsage()
+        for one in server.requests:
+            if one.wire in WIRES and one.usage is not None:
+                by_server += one.usage
+        assert counted == sums == by_server
         assert sums.output > 0
-        assert reported.total == 0 or abs(reported.total - sums.total) <= sums.total * 0.05
+        # Some agents leave calls out, such as the one for a title.
+        assert reported.total <= sums.total * 1.05
         text = json.dumps([str(event) for event in metered])
         assert "127.0.0.1" not in text.replace(server.url, "")
 

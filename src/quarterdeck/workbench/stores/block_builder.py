@@ -276,6 +276,7 @@ class BlockBuilder:
                 | PromptQueued()
                 | UsageReported()
                 | ModelCallStarted()
+                | ModelCallMetered()
                 | OptionsChanged()
                 | CommandsChanged()
                 | SessionChanged()
