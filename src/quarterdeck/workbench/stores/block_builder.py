@@ -224,7 +224,7 @@ class BlockBuilder:
             last.version += 1
 
     def _event(self, record: Record, event: Event) -> None:
-        assert not isinstance(event, WorktreeEvent)
+        assert not isinstance(event, WorktreeEvent | ModelCallMetered)
         match event:
             case Prompted():
                 self._prompt(record, event)
@@ -276,7 +276,6 @@ class BlockBuilder:
                 | PromptQueued()
                 | UsageReported()
                 | ModelCallStarted()
-                | ModelCallMetered()
                 | OptionsChanged()
                 | CommandsChanged()
                 | SessionChanged()
