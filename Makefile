@@ -7,7 +7,7 @@ NODE   := build/node
 PEERS  := build/peers
 MORE   := build/more-peers
 # Tests that run at the same time; those of one file run one after the other. 0: all of them.
-AT_ONCE ?= 3
+AT_ONCE ?= 4
 # What a test or a child of ours may see of this machine: no keys, no model variables.
 CLEAN  := env -i PATH="$(CURDIR)/$(BIN):$$PATH" HOME="$$HOME" LANG=C.UTF-8 TERM="$${TERM:-dumb}" CI="$$CI" \
           NODE_EXTRA_CA_CERTS="$$NODE_EXTRA_CA_CERTS" SSL_CERT_FILE="$$SSL_CERT_FILE"

@@ -9,7 +9,7 @@ from typing import Any
 
 from quarterdeck.fleet.api import AgentInfo, SpawnOptions
 from quarterdeck.fleet.local import LocalFleet
-from quarterdeck.wire.events import Event
+from quarterdeck.wire.events import Event, TurnEnded
 from tests.support.deadlines import SOON
 from tests.support.scripted_fleet import Casting, events_of, fleet_of
 
@@ -52,6 +52,12 @@ class Led:
             while (info := await self.fleet.agent(name)).state not in states:
                 await asyncio.sleep(0.005)
         return info
+
+    async def finished(self, name: str) -> None:
+        """Wait until an agent has ended its first turn; it is idle before that too."""
+        async with asyncio.timeout(SOON):
+            while not await self.events(name, TurnEnded):
+                await asyncio.sleep(0.005)
 
     async def call(self, who: str, tool: str, **arguments: Any) -> Said:
         """Call a tool as this agent does: by HTTP, with its token."""

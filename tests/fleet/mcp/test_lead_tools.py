@@ -343,10 +343,10 @@ async def test_a_lead_that_takes_no_system_prompt_is_told_with_the_first_prompt(
     assert "You lead other agents" in (
         led.casting.links[0].start_.opening.options.system_prompt or ""
     )
-    await led.state("boss", "idle")
+    await led.finished("boss")
     assert led.told("boss") == ["say x"]
     await led.lead("other", agent="opencode", prompt="say x")
-    await led.state("other", "idle")
+    await led.finished("other")
     (prompted,) = await led.events("other", Prompted)
     assert "You lead other agents" in prompted.content[0].text
     assert prompted.content[1].text == "say x" and prompted.origin == "person"
