@@ -35,7 +35,7 @@ class NoSuchSessionError(QuarterdeckError):
 
     def __init__(self, id_: str, *, agent: str | None = None) -> None:
         if agent is None:
-            text = f"there is no session {id_!r}; omit --resume to start a new one"
+            text = f"there is no session {id_!r}; `quarterdeck sessions` lists them"
         else:
             text = f"session {id_!r} belongs to {agent}; continue it with -a {agent}"
         super().__init__(text)
