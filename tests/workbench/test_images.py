@@ -170,6 +170,12 @@ def test_no_bytes_raise_anything_else(data: st.DataObject):
         load_raster(encode_png(cut))
 
 
+@pytest.mark.parametrize("data", ["", "\ud800", "é", "!!!", "iVBORw0KGgo="])
+def test_text_that_is_no_image_is_refused(data: str):
+    with pytest.raises(ImageError):
+        load_raster(data)
+
+
 @given(st.integers(1, 30_000), st.integers(1, 30_000), st.integers(1, 80), st.integers(1, 60))
 def test_a_size_fits_and_is_never_larger(width: int, height: int, wide: int, high: int):
     columns, rows = fit_size(width, height, wide, high)

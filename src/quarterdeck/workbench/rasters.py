@@ -37,6 +37,12 @@ _MOST_KEPT = 64
 _SAMPLES = 4
 """Points along each side of a pixel that its colour is the mean of."""
 
+_PILLOW_ERRORS = (
+    OSError, EOFError, ValueError, SyntaxError, TypeError, LookupError, ArithmeticError,
+    RuntimeError, MemoryError, struct.error, zlib.error,
+)  # fmt: skip
+"""What its readers raise for bytes that someone made up."""
+
 Rgba: TypeAlias = tuple[int, int, int, int]
 
 
@@ -96,7 +102,7 @@ def load_raster(data: str) -> Raster:
     Raises:
         ImageError: it cannot be drawn.
     """
-    key = hashlib.sha256(data.encode()).digest()
+    key = hashlib.sha256(data.encode("utf-8", "surrogatepass")).digest()
     with _lock:
         found = _kept.get(key)
         if found is not None:
@@ -147,7 +153,7 @@ def _read_by_pillow(content: bytes) -> Raster:
             image.draft("RGB", (size[0] * 2, size[1] * 2))
             small = _in_eight_bits(image).resize(size, pillow.Resampling.BOX)
             data: bytes = small.tobytes()
-    except (OSError, ValueError, SyntaxError, struct.error) as error:  # as its readers raise them
+    except _PILLOW_ERRORS as error:
         why = "incomplete" if "truncated" in str(error).lower() else "damaged"
         raise ImageError(why) from None
     except pillow.DecompressionBombError:
