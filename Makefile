@@ -54,6 +54,18 @@ build/pyte/.done:
 	$(@D)/bin/pip install -q --disable-pip-version-check pyte==0.8.2
 	@touch $@
 
+# A proxy, to compare the meter with.
+build/mitmproxy/.done:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install -q --disable-pip-version-check mitmproxy==11.0.2
+	@touch $@
+
+# What serves a workbench to browsers without a page of its own; compared with ours.
+build/textual-serve/.done:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install -q --disable-pip-version-check textual-serve==1.1.3
+	@touch $@
+
 build/patchfeld/.done:
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/pip install -q --disable-pip-version-check patchfeld==0.3.1
@@ -74,16 +86,17 @@ build/vibe/.done:
 run: $(VENV)/.run ## set up and open the workbench
 	@$(BIN)/quarterdeck
 
-test: $(VENV)/.dev $(NODE)/.done $(PEERS)/.done ## set up and run every test
+test: $(VENV)/.dev $(NODE)/.done $(PEERS)/.done build/axe/.done ## set up and run every test
 	$(CLEAN) $(BIN)/python -m pytest -m "$(NORMAL)" -n $(AT_ONCE) --dist loadfile $(ARGS)
 
 sandbox: $(VENV)/.dev $(NODE)/.done ## the tests of the sandbox, with each kind of it in turn
-	$(CLEAN) $(BIN)/python -m tools.sandbox_turns -n $(AT_ONCE) --dist loadfile $(ARGS)
+	$(CLEAN) $(BIN)/python -m tools.sandbox_turns $(OTHERS) -n $(AT_ONCE) --dist loadfile $(ARGS)
 
 check: $(VENV)/.dev $(NODE)/.done ## format, lint, types, imports, dependencies
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(NODE)/node_modules/.bin/pyright
+	$(NODE)/node_modules/.bin/tsc -p tools/jsconfig.json
 	$(BIN)/lint-imports
 	$(BIN)/deptry src
 
@@ -91,7 +104,7 @@ format: $(VENV)/.dev ## format, and fix what the linter can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.dev $(NODE)/.done $(PEERS)/.done $(MORE)/.done build/patchfeld/.done build/pyte/.done ## ratios against peers, in one run
+bench: $(VENV)/.dev $(NODE)/.done $(PEERS)/.done $(MORE)/.done build/patchfeld/.done build/pyte/.done build/mitmproxy/.done build/textual-serve/.done ## ratios against peers, in one run
 	$(CLEAN) $(BIN)/python -m bench $(ARGS)
 
 interop: $(VENV)/.dev $(NODE)/.done $(PEERS)/.done $(MORE)/.done ## talk with agents and clients that we did not write

@@ -3,9 +3,10 @@
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from .agent_rig import AgentFailedError
-from .checkout import CommitNotFoundError
+from .checkout import ROOT, CommitNotFoundError
 from .comparison import COMPARED, compare
 from .docs import PAGE, describe_run, write_docs
 from .parts import PARTS, find_missing_programs, measure
@@ -17,7 +18,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     sizes = parser.add_mutually_exclusive_group()
-    sizes.add_argument("--quick", dest="size", action="store_const", const=Size.QUICK)
+    sizes.add_argument(
+        "--quick",
+        dest="size",
+        action="store_const",
+        const=Size.QUICK,
+        help="fewer rounds: for a first look",
+    )
     sizes.add_argument(
         "--tiny",
         dest="size",
@@ -34,7 +41,11 @@ def main() -> int:
     parser.add_argument(
         "--against",
         metavar="COMMIT",
-        help=f"compare the working tree with a commit; parts: {', '.join(COMPARED)}",
+        help="compare the working tree with a commit, in turns, and name what got slower by more "
+        f"than 5 %% and more than the noise; parts: {', '.join(COMPARED)}",
+    )
+    parser.add_argument(
+        "--fail", action="store_true", help="with --against: status 1 if something got slower"
     )
     chosen = parser.parse_args()
     size: Size = chosen.size
@@ -42,11 +53,13 @@ def main() -> int:
         parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
     if chosen.write_docs and (chosen.against or size is Size.TINY):
         parser.error("--write-docs takes figures of a full or quick run, without --against")
+    if chosen.fail and not chosen.against:
+        parser.error("--fail goes with --against")
     if chosen.against:
         if unknown := [name for name in chosen.parts if name not in COMPARED]:
             parser.error(f"cannot compare {', '.join(unknown)}; only {', '.join(COMPARED)}")
         try:
-            return compare_with(chosen.against, chosen.parts or COMPARED, size)
+            return compare_with(chosen.against, chosen.parts or COMPARED, size, fails=chosen.fail)
         except (CommitNotFoundError, AgentFailedError, RuntimeError) as error:
             sys.exit(f"bench: {error}")
     stamp = describe_run(size) if chosen.write_docs else ""
@@ -57,13 +70,17 @@ def main() -> int:
     return 0
 
 
-def compare_with(commit: str, names: Sequence[str], size: Size) -> int:
-    """Print what each thing took before and takes now; 1 if something got slower."""
-    tables = compare(commit, names, size)
+def compare_with(
+    commit: str, names: Sequence[str], size: Size, *, fails: bool, repository: Path = ROOT
+) -> int:
+    """Print what each thing took before and takes now; 1 if something got slower and it ``fails``.
+
+    The other side is the working tree of ``repository``.
+    """
+    tables = compare(commit, names, size, repository)
     for table in tables:
         print(f"\n{format_text(table)}", flush=True)
-    is_slower = any(row.met is False for row in tables[-1].rows)
-    return 1 if is_slower and size is not Size.TINY else 0
+    return 1 if fails and any(row.met is False for row in tables[-1].rows) else 0
 
 
 def run_parts(names: Iterable[str], size: Size) -> dict[str, list[Table]]:

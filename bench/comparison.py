@@ -2,9 +2,10 @@
 
 The working tree and the commit take turns, in changing order, so that a busy minute of the machine
 is both sides'. Each clock has its least and its median. Something is slower when both grew by more
-than 5 %: one number alone grows by chance.
+than 5 % and by more than the noise: what the median of the rounds' ratios may be off by chance.
 """
 
+import math
 import statistics
 import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -26,6 +27,12 @@ __all__ = ["COMPARED", "Comparison", "Sample", "compare", "find_slower"]
 COMPARED = ("startup", "agents", "acp", "drivers", "fleet", "workbench")
 """The parts that can be compared."""
 _TOLERANCE = 1.05
+_LEAST_ROUNDS = 3
+"""With fewer there is no telling what is chance."""
+_NORMAL_DEVIATION = 1.4826
+"""A standard deviation in median deviations, if the figures are normally distributed."""
+_MEDIAN_ERROR = 1.2533
+"""The standard error of a median, in those of a mean."""
 _CLOCKS: Mapping[str, Callable[[Cost], float]] = {
     "CPU": lambda cost: cost.cpu,
     "wall": lambda cost: cost.wall,
@@ -48,6 +55,13 @@ class Sample:
         less = measure([read(cost) for cost in self.short]) if self.short else 0.0
         return (measure([read(cost) for cost in self.costs]) - less) / self.steps * 1000
 
+    def by_round(self, clock: str) -> list[float]:
+        """Milliseconds of each round, in order."""
+        read = _CLOCKS[clock]
+        less = [read(cost) for cost in self.short] or [0.0] * len(self.costs)
+        pairs = zip(self.costs, less, strict=True)
+        return [(read(cost) - short) / self.steps * 1000 for cost, short in pairs]
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -64,6 +78,25 @@ class Comparison:
             for measure in (min, statistics.median)
         )
         return least, middle
+
+    def noise(self, clock: str) -> float:
+        """By how much the ratio of the medians may differ from 1 by chance; 0.03 is 3 %.
+
+        Two standard errors of the median of the rounds' ratios, by their median deviation, so that
+        one slow round counts little. Infinite with fewer than three rounds.
+        """
+        before, after = (one.by_round(clock) for one in (self.before, self.after))
+        ratios = [_divide(now, then) for then, now in zip(before, after, strict=True)]
+        if len(ratios) < _LEAST_ROUNDS:
+            return math.inf
+        middle = statistics.median(ratios)
+        deviation = statistics.median(abs(ratio - middle) for ratio in ratios)
+        return 2 * _MEDIAN_ERROR * _NORMAL_DEVIATION * deviation / math.sqrt(len(ratios))
+
+    def is_slower(self, clock: str) -> bool:
+        """Whether it grew by more than 5 %, by least and median, and by more than the noise."""
+        least, middle = self.grown(clock)
+        return min(least, middle) > max(_TOLERANCE, 1 + self.noise(clock))
 
 
 class _Commit:
@@ -135,7 +168,7 @@ _TINY = _Plan(
 )  # fmt: skip
 
 
-def compare(commit: str, parts: Sequence[str], size: Size) -> list[Table]:
+def compare(commit: str, parts: Sequence[str], size: Size, repository: Path = ROOT) -> list[Table]:
     """Measure the working tree against a commit, in turns; the last table says what got slower.
 
     Raises ``CommitNotFoundError``, and ``AgentFailedError`` when a side cannot do what is measured.
@@ -145,38 +178,43 @@ def compare(commit: str, parts: Sequence[str], size: Size) -> list[Table]:
     with tempfile.TemporaryDirectory() as place, scripted(*plan.read, *plan.shell) as model:
         folder = Path(place)
         (folder / "before").mkdir()
-        with check_out(commit, folder / "before") as checkout:
+        with check_out(commit, folder / "before", repository) as checkout:
             other = describe_commit(checkout.root)
-            notes = [f"before: {other}; now: {describe_commit()}"]
-            if not checkout.has_same_lock():
+            notes = [f"before: {other}; now: {describe_commit(repository)}"]
+            if not checkout.has_own_packages:
                 notes.append("the commit locks other packages; both sides ran with those of now")
             cases = [case for case in _cases(plan) if case.part in parts]
-            with _sides(folder, checkout, model, plan, parts) as sides:
+            now = make_environment(repository, folder / "now" / "environment")
+            with _sides(folder, {"before": checkout, "now": now}, model, plan, parts) as sides:
                 costs = _measure(cases, sides, plan)
     found = _pair(cases, costs, plan)
     return [_table(found, clock) for clock in _CLOCKS] + [_verdict(found, notes)]
 
 
 def find_slower(found: Sequence[Comparison]) -> list[str]:
-    """Name what takes more than 5 % longer than before, by its least and its median."""
+    """Name what takes more than 5 % longer than before, and more than chance explains."""
     return [
-        f"{one.what}, {clock}: {least:.2f}× (least), {middle:.2f}× (median)"
+        f"{one.what}, {clock}: {least:.2f}× (least), {middle:.2f}× (median), "
+        f"noise ±{one.noise(clock):.2f}"
         for one in found
         for clock in _CLOCKS
+        if one.is_slower(clock)
         for least, middle in [one.grown(clock)]
-        if min(least, middle) > _TOLERANCE
     ]
 
 
 @contextmanager
 def _sides(
-    folder: Path, checkout: Checkout, model: ScriptedModel, plan: _Plan, parts: Sequence[str]
+    folder: Path,
+    checkouts: Mapping[str, Checkout],
+    model: ScriptedModel,
+    plan: _Plan,
+    parts: Sequence[str],
 ) -> Generator[dict[str, _Side]]:
     """Both sides; hosts run meanwhile if a part needs them."""
     sides: dict[str, _Side] = {}
-    now = make_environment(ROOT, folder / "now" / "environment")
     with ExitStack() as hosts:
-        for name, one in (("before", checkout), ("now", now)):
+        for name, one in checkouts.items():
             agent = _Commit(name, one)
             alone, hosted, desk = (
                 FleetRig(f"{name}-{kind}", one, folder, chunks=plan.chunks)
@@ -307,8 +345,9 @@ def _table(found: Sequence[Comparison], clock: str) -> Table:
             f"{sample.figure(clock, min):.1f} / {sample.figure(clock, statistics.median):.1f}"
             for sample in (one.before, one.after)
         )
-        rows.append(Row(one.what, f"{' → '.join(figures)} ms", f"{least:.2f}× / {middle:.2f}×"))
-    return Table(f"{clock}, least / median, before → now", rows)
+        ratio = f"{least:.2f}× / {middle:.2f}× ±{one.noise(clock):.2f}"
+        rows.append(Row(one.what, f"{' → '.join(figures)} ms", ratio))
+    return Table(f"{clock}, least / median, before → now; the ratios, ± the noise", rows)
 
 
 def _verdict(found: Sequence[Comparison], notes: Sequence[str]) -> Table:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-__all__ = ["Cost", "Started", "adopt_orphans", "started"]
+__all__ = ["Cost", "Started", "adopt_orphans", "measure_tree", "started"]
 
 _PR_SET_CHILD_SUBREAPER = 36
 _SAMPLE_SECONDS = 0.01
@@ -173,12 +173,35 @@ class _Watcher:
 
     def _watch(self) -> None:
         while not self._over.wait(_SAMPLE_SECONDS):
-            pids = [self._pid, *_below(self._pid)]
-            self._most = max(self._most, sum(map(_resident, pids)))
+            self._most = max(self._most, measure_tree(self._pid))
 
 
-def _resident(pid: int) -> int:
+def measure_tree(pid: int) -> int:
+    """Bytes of the resident pages of a process and all below it.
+
+    A child that has not begun its program yet borrows the memory of its parent (vfork): nothing
+    is copied, and it counts once. Such a child has its parent's program and figures.
+    """
+    seen = _identity(pid)
+    return (_resident(seen) if seen else 0) + sum(
+        measure_tree(child) for child in _children(pid) if not _is_borrower(child, pid, seen)
+    )
+
+
+def _is_borrower(child: int, parent: int, before: tuple[str, str] | None) -> bool:
+    """Whether it looks like its parent; other threads of which may go on and change its figures."""
+    seen = _identity(child)
+    return seen is not None and seen in (before, _identity(parent))
+
+
+def _resident(identity: tuple[str, str]) -> int:
+    return int(identity[1].split()[1]) * _PAGE
+
+
+def _identity(pid: int) -> tuple[str, str] | None:
+    """Its program and its figures of memory; None when it is gone."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
-    except (OSError, IndexError):
-        return 0
+        place = Path("/proc") / str(pid)
+        return str((place / "exe").readlink()), (place / "statm").read_text()
+    except OSError:
+        return None

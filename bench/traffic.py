@@ -14,8 +14,8 @@ _RATE = 20
 """Pieces of a message a second."""
 _GOAL = 20_000
 """Bytes a second."""
-_STARTED, _SPEAKS = "started in ", "1 running"
-"""What the transcript of an agent begins with, and what stays while one speaks."""
+_STARTED, _SPEAKS = "Type a task below", "1 running"
+"""What the transcript of an agent without a prompt says, and what stays while one speaks."""
 
 
 def measure_traffic(

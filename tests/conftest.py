@@ -5,10 +5,11 @@ import os
 import signal
 from collections.abc import Generator, Iterator
 from fnmatch import fnmatch
+from itertools import count
 from pathlib import Path
 
 import pytest
-from blockbuster import BlockBuster, blockbuster_ctx
+from blockbuster import BlockBuster
 
 from tests.support.leftovers import (
     Traces,
@@ -17,6 +18,7 @@ from tests.support.leftovers import (
     reap,
     remove_run_directory,
 )
+from tools.sandbox_turns import is_sandboxed
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that runs the tests in the background has it ignored, which children would inherit.
@@ -27,25 +29,25 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 RUN = pytest.StashKey[Path]()
 BEFORE = pytest.StashKey[Traces]()
 
-SANDBOXED = (
-    "tests/*sandbox*",
-    "tests/agent/children/test_children.py",
-    "tests/agent/test_permissions.py",
-    "tests/agent/test_session.py",
-    "tests/agent/test_turn*.py",
-    "tests/agent/tools/test_bash*.py",
-    "tests/cli/test_headless*.py",
-    "tests/policy/test_policy_decision.py",
-    "tests/serve/test_serve_delegat*.py",
+HEAVY_AGENT = "opencode"
+"""An agent of which each start takes seconds of two cores and a gigabyte."""
+WITH_HEAVY_AGENT = (
+    "test_a_call_is_allowed_or_refused*",
+    "test_our_own_agent_leads_two*",
+    "test_text_and_interruption*",
+    "test_the_contract_in_one_session*",
+    "test_the_mode_refuses*-shell]",
 )
-"""Files whose tests depend on which sandbox there is: ``make sandbox`` runs them with each."""
+"""What every run tries with it; ``make interop`` tries all."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        path = item.path.relative_to(config.rootpath).as_posix()
-        if any(fnmatch(path, pattern) for pattern in SANDBOXED):
+        if is_sandboxed(item.path.relative_to(config.rootpath)):
             item.add_marker(pytest.mark.sandbox)
+        is_heavy = f"[{HEAVY_AGENT}" in item.name and item.get_closest_marker("interop")
+        if is_heavy and not any(fnmatch(item.name, one) for one in WITH_HEAVY_AGENT):
+            item.add_marker(pytest.mark.long)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -63,6 +65,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     temporary = _temporary(session.config).getbasetemp()
     for pid, command in left_processes([run, temporary], within=10).items():
         print(f"\nLeft behind by a test: {pid} {command}")
+        for name in temporary.rglob("*.test"):
+            if str(name.with_suffix("")) in command:
+                print(f"The test: {name.read_text()}")
         os.kill(pid, signal.SIGKILL)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     reap(within=10)
@@ -99,17 +104,37 @@ def _temporary(config: pytest.Config) -> pytest.TempPathFactory:
     return config._tmp_path_factory  # pyright: ignore[reportAttributeAccessIssue]
 
 
+@pytest.fixture(scope="session")
+def one_blockbuster() -> BlockBuster:
+    """Made once: that takes longer than many a test."""
+    return BlockBuster("quarterdeck")
+
+
 @pytest.fixture(autouse=True)
-def blockbuster() -> Iterator[BlockBuster]:
+def blockbuster(one_blockbuster: BlockBuster) -> Iterator[BlockBuster]:
     """Fail a test whose coroutine blocks the event loop inside our own code."""
-    with blockbuster_ctx("quarterdeck") as blocker:
-        yield blocker
+    one_blockbuster.activate()
+    yield one_blockbuster
+    one_blockbuster.deactivate()
+
+
+@pytest.fixture(scope="session")
+def home_numbers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, "count[int]"]:
+    """Where homes are, and their numbers: to look for a free name takes long in the end."""
+    return tmp_path_factory.mktemp("h", numbered=False), count()
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(
+    request: pytest.FixtureRequest,
+    home_numbers: tuple[Path, "count[int]"],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
     """Give each test a home directory of its own and none of this machine's keys."""
-    home = tmp_path_factory.mktemp("home")
+    folder, numbers = home_numbers
+    home = folder / str(next(numbers))  # short: sockets must fit below it
+    home.mkdir(mode=0o700)
+    home.with_suffix(".test").write_text(request.node.nodeid)  # for who is left behind in it
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("QUARTERDECK_HOME", str(home / "quarterdeck"))
     return home

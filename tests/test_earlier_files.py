@@ -13,9 +13,14 @@ from quarterdeck.cli.root import root
 from quarterdeck.config.loader import load_config
 from quarterdeck.config.places import Places
 from quarterdeck.fleet.local import LocalFleet
+from quarterdeck.fleet.permissions.audit import AuditExport, verify_audit
+from quarterdeck.fleet.permissions.grant_uses import load_grant_uses
+from quarterdeck.fleet.permissions.grants import load_all_grants
+from quarterdeck.wire.budgets import parse_limit
 from quarterdeck.workbench.commands.registry import COMMANDS
 from quarterdeck.workbench.drafts import Drafts
 from quarterdeck.workbench.layout.files import LayoutFiles
+from quarterdeck.workbench.layout.spec import panels_of
 from quarterdeck.workbench.panels.kinds import KINDS
 from quarterdeck.workbench.preferences.store import load_preferences
 from quarterdeck.workbench.preferences.themes.apply import apply_theme
@@ -57,6 +62,28 @@ async def test_the_log_opens_with_every_event(places: Places):
     assert again[: len(records)] == records
 
 
+async def test_its_usage_requests_and_decisions_are_counted_tried_and_exported(places: Places):
+    async with LocalFleet.open(places, {}) as fleet:
+        records = await fleet.read(None, limit=10_000)
+        used = (await fleet.usage("agent")).total.tokens
+        assert used.total == 1_180
+        row = await fleet.set_budget("all", "", parse_limit("1mtok"))
+        assert (row.used, row.reserved) == (used.total, 0)
+        tried = await fleet.back_test(("allow bash",))
+        assert (tried.requests, tried.allowed, tried.unread) == (1, 1, 1)
+        assert await fleet.suggest_rules() == []
+        (group,) = [one for one in await fleet.inbox_groups() if not one.is_question]
+        (item,) = [one for one in await fleet.inbox() if one.permission is not None]
+        assert (group.first, item.approved, len(await fleet.inbox())) == (item.request, (), 2)
+        uses = await load_grant_uses(places, await load_all_grants(places))
+    assert all(one.last is None for one in uses.values())
+    made = AuditExport(b"k" * 32)
+    lines = [made.start(), *made.add(records), made.finish()]
+    found = verify_audit(lines, made.head)
+    assert found.is_sound
+    assert made.records == 4, "two answers, a revoked grant, a record of an unknown kind"
+
+
 def test_the_settings_count_as_they_were(places: Places):
     file = places.config / "config.toml"
     before = file.read_bytes()
@@ -91,7 +118,8 @@ def test_layouts_and_what_was_open_are_there_again(places: Places):
     assert layouts.load("mine", KINDS) == layouts.load("review", KINDS)
     snapshot = WorkspaceFiles(folder).load(CWD, KINDS)
     assert snapshot.notice is None and snapshot.shown == "ses_1"
-    assert snapshot.layout.tabs == layouts.load("grid", KINDS).tabs
+    kinds = [(one.id, one.widget) for one in panels_of(snapshot.layout)]
+    assert kinds == [(one.id, one.widget) for one in panels_of(layouts.load("grid", KINDS))]
     assert bytes_of(*files) == before
 
 
@@ -172,8 +200,14 @@ def test_every_command_and_flag_is_still_accepted(path: str):
     for name, words in choices.items():
         kind = known[name].type
         assert not isinstance(kind, click.Choice) or words <= set(map(str, kind.choices))
-    now = [f"argument:{p.nargs}:{p.required}" for p in params if isinstance(p, click.Argument)]
-    assert now == arguments
+    now = [p for p in params if isinstance(p, click.Argument)]
+    then = [one.split(":")[1:] for one in arguments]
+    # One that took one word may take several now.
+    counts = [(p.nargs, int(count)) for p, (count, _) in zip(now, then, strict=True)]
+    assert all(is_now in (was, -1) for is_now, was in counts)
+    # One that was needed may be optional now, never the other way round.
+    needed = [(p.required, was) for p, (_, was) in zip(now, then, strict=True)]
+    assert all(was == "True" or not is_needed for is_needed, was in needed)
 
 
 def test_the_list_of_earlier_commands_is_whole():

@@ -111,17 +111,20 @@ def pages() -> Iterator[Path]:
 
 
 def source_text() -> Iterator[tuple[str, str]]:
-    """Every text of the package that a person or a model may read, and where it is."""
+    """Every text that a person or a model may read, and where it is, of files with such a word."""
     for path in sorted(SOURCE.rglob("*")):
         inside = path.relative_to(SOURCE)
         if path.suffix not in {".py", ".md", ".toml"}:
             continue
         if inside.parts[0] in NOT_PRODUCT:
             continue
+        code = path.read_text()
+        if not WORDS.search(code):  # most need not be read in full
+            continue
         found: Iterable[tuple[int, str]] = (
-            literals(path.read_text(), are_fields_shown=inside.as_posix() == "config/schema.py")
+            literals(code, are_fields_shown=inside.as_posix() == "config/schema.py")
             if path.suffix == ".py"
-            else enumerate(path.read_text().splitlines(), 1)
+            else enumerate(code.splitlines(), 1)
         )
         yield from ((f"{inside}:{number}", text) for number, text in found)
 

@@ -32,6 +32,7 @@ from quarterdeck.wire.worktrees import WorktreeOptions
 from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.context import WorkbenchContext
 from quarterdeck.workbench.drafts import Drafts
+from quarterdeck.workbench.panels.editor.view import EditorArea
 from quarterdeck.workbench.screens.key_guard import QUIET
 from quarterdeck.workbench.screens.permission import PermissionCard
 from quarterdeck.workbench.screens.question import QuestionForm
@@ -222,12 +223,20 @@ async def terminal(stage: Stage) -> None:
         await stage.pilot.pause(0.6)
 
 
+def _editor_areas(stage: Stage) -> list[EditorArea]:
+    return list(stage.app.main.query(EditorArea).results())
+
+
 async def editor(stage: Stage) -> None:
     project = await asyncio.to_thread(_changed_project, stage.folder / "project")
     await stage.spawn("parser")
     await stage.app.move(str(project))
     await stage.do("/edit tides.py")
-    await stage.pilot.press("down", "down", "end", "enter", *"    # Tides come twice a day.")
+    await stage.until(lambda: any("TIDE" in area.text for area in _editor_areas(stage)))
+    area = _editor_areas(stage)[0]
+    area.focus()
+    await stage.until(lambda: stage.app.focused is area and not area.read_only)
+    await stage.pilot.press("down", "end", *"  # a tide")
     await stage.pilot.pause(0.5)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from quarterdeck.agent.context.window import PinError, SessionContext
 from quarterdeck.agent.conversation import Conversation
 from quarterdeck.agent.limits import TurnLimits, TurnSpending
-from quarterdeck.agent.ports import NO_HOOKS, SessionClock
+from quarterdeck.agent.ports import NO_BUDGET, NO_HOOKS, SessionClock
 from quarterdeck.config.schema import ContextSettings
 from quarterdeck.models.errors import RequestRejectedError
 from quarterdeck.models.history_repair import repair_history
@@ -71,6 +71,7 @@ class Play:
             system_prompt="You help.",
             toolbox=SimpleNamespace(specs=()),
             hooks=NO_HOOKS,
+            budget=NO_BUDGET,
             workspace=SimpleNamespace(find_kept=lambda _: None),
             pace=SessionClock(),
             context=marks,

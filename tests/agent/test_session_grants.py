@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+from quarterdeck.agent.tools.tool import LiveCall, ToolOutcome, text_outcome
 from quarterdeck.models.script import Script
 from quarterdeck.models.scripted_model import ScriptedModel
-from quarterdeck.wire.events import GrantRevoked, PermissionAsked
-from tests.support.agent_tools import FakeTool, returns
+from quarterdeck.policy.grants import Grant
+from quarterdeck.wire.events import GrantRevoked, GrantUsed, PermissionAsked
+from tests.support.agent_tools import FakeTool, NumberArguments, returns
 from tests.support.native_agents import PERSON, Deck, call, deck, says
 
 
@@ -134,4 +136,24 @@ async def test_a_fork_of_it_gets_neither_the_leave_nor_its_end(tmp_path: Path):
         ship.session = await ship.agent.fork(ship.session.id, options=ship.options)
         assert await ship.events(GrantRevoked) == []
         assert await asks_again(ship)
+    assert len(tool.ran) == 1
+
+
+async def test_a_use_is_in_the_log_before_the_call_runs_and_is_given_once(tmp_path: Path):
+    logged: list[GrantUsed] = []
+    ships: list[Deck] = []
+
+    async def run(arguments: NumberArguments, live: LiveCall) -> ToolOutcome:
+        logged.extend(await ships[0].events(GrantUsed))  # only what is durable
+        return text_outcome("edited")
+
+    tool = FakeTool(run, kind="edit", writes="src/a.txt")
+    async with deck(tmp_path, tools=[tool], make_model=fresh_model) as ship:
+        ships.append(ship)
+        rule = "edit(src/a.txt)"
+        once = Grant(id="grt_1", pattern=rule, scope="user", created=0, by="ada", uses=1)
+        await ship.session.gate.grants.add([once])
+        assert not await asks_again(ship)
+        assert await asks_again(ship)
+        assert [one.grants for one in logged] == [("grt_1",)]
     assert len(tool.ran) == 1

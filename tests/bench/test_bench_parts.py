@@ -10,9 +10,25 @@ import pytest
 from bench.parts import PARTS, find_missing_programs
 
 ROOT = Path(__file__).parents[2]
+LONG = {
+    "acp",
+    "drivers",
+    "emulators",
+    "fleet",
+    "radar",
+    "rest",
+    "review",
+    "traffic",
+    "web",
+    "workbench",
+}
+"""Parts that take seconds however little they measure."""
 
 
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.stress) if name in LONG else name for name in PARTS],
+)
 def test_a_part_of_the_bench_measures_something(name: str, tmp_path: Path):
     if missing := find_missing_programs(PARTS[name]):
         pytest.skip(f"needs {', '.join(missing)}")

@@ -67,6 +67,58 @@ def test_rules_are_listed_with_file_line_and_whether_they_count(
     assert "config.toml:3" in text and "No grants." in text
 
 
+APPROVERS = """
+[people.ann]
+uid = 1000
+[people.bob]
+uid = 1001
+[[permissions.approvers]]
+match = "bash(git push:*)"
+people = ["ann", "bob"]
+needed = 2
+[[permissions.approvers]]
+match = "edit(docs/)"
+people = ["bob"]
+"""
+
+
+def test_the_people_who_have_to_allow_requests_are_listed(
+    run, project: Path, environ: dict[str, str]
+):
+    assert listed(run)["approvers"] == []
+    assert "Requests: the first answer decides." in run("permissions", "list").stdout
+    mine = Path(environ["HOME"]) / ".config/quarterdeck/config.toml"
+    mine.write_text(APPROVERS)
+    theirs = project / ".quarterdeck/config.toml"
+    theirs.write_text('[[permissions.approvers]]\npeople = ["ann", "bob"]\n' + theirs.read_text())
+
+    found = listed(run)["approvers"]
+    told = [(one["match"], one["who"], one["needed"], one["line"], one["idle"]) for one in found]
+    assert told == [
+        ("bash(git push:*)", "2 of ann, bob", 2, 6, None),
+        ("edit(docs/)", "bob", 1, 10, None),
+        (None, "ann or bob", 1, 1, "the workspace is not trusted"),
+    ]
+    assert [one["place"] for one in found] == [str(mine), str(mine), str(theirs)]
+    text = run("permissions", "list").stdout
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert f"bash(git push:*) 2 of ann, bob {mine}:6" in lines
+    assert f"every request ann or bob {theirs}:1 the workspace is not trusted" in lines
+    assert "Other requests: the first answer decides." in lines
+
+    TrustStore(Places.find(environ).trust_file).trust(project)
+    assert [one["idle"] for one in listed(run)["approvers"]] == [None] * 3
+    assert "the first answer decides" not in run("permissions", "list").stdout
+
+
+def test_a_pattern_of_approvers_that_cannot_be_read_is_said(run, environ: dict[str, str]):
+    mine = Path(environ["HOME"]) / ".config/quarterdeck/config.toml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text(APPROVERS.replace("bash(git push:*)", "bash("))
+    first, second = listed(run)["approvers"]
+    assert (first["match"], "bash(" in first["idle"], second["idle"]) == ("bash(", True, None)
+
+
 def test_what_is_listed_as_in_force_is_what_decides(run, project: Path):
     assert explained(run, "read", ".env")["decision"] == "deny"
     assert explained(run, "bash", "make")["decision"] == "ask"
@@ -107,6 +159,48 @@ def test_an_answer_for_one_agent_and_for_a_time(run, project: Path):
     assert len(listed(run, "--agent", "codex")["grants"]) == 1
 
 
+async def test_grants_for_a_tree_and_an_agent_are_listed_with_their_use_and_revoked_in_bulk(
+    tmp_path: Path, run
+):
+    home, cwd = tmp_path / "home", tmp_path / "fleet"
+    cwd.mkdir()
+
+    async def command(*arguments: str) -> str:
+        done = await asyncio.to_thread(
+            lambda: run("permissions", *arguments, QUARTERDECK_HOME=str(home))
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    async with fleet_of(home) as fleet:
+        ann = await fleet.spawn(new_agent(cwd, name="ann"))
+        rule = ["allow bash(make all)", "--for", "tree:ann", "--uses", "3", "--reason", "release"]
+        used = json.loads(await command("add", *rule, "--json"))
+        assert (used["tree"], used["uses"], used["reason"]) == (ann.session, 3, "release")
+        idle = json.loads(await command("add", "allow bash(x y)", "--for", "agent:ann", "--json"))
+        assert idle["session"] == ann.session
+        await fleet.spawn(new_agent(cwd, name="bob", parent=ann.session, prompt="ask make all"))
+        await fleet.wait(["bob"], timeout=SOON)
+        assert await fleet.inbox() == []
+        found = json.loads(await command("list", "--json", "-C", str(cwd)))
+        assert found["uses"][used["id"]]["uses"] == 1
+        assert found["uses"][idle["id"]] == {"uses": 0, "last": None}
+        text = await command("list", "-C", str(cwd))
+        assert "tree of ann" in text and "agent ann" in text and "release" in text
+        assert "after 2 calls, with its agent" in text and "once, " in text
+        of_bob = json.loads(await command("list", "--agent", "bob", "--json"))
+        assert [one["id"] for one in of_bob["grants"]] == [used["id"]]
+        told = await command("explain", "bash", "make all", "--agent", "bob", "--json")
+        assert json.loads(told)["decision"] == "allow"
+    assert "its agent does not run" in await command("list", "-C", str(cwd))
+    told = await command("revoke", "--unused")
+    assert idle["id"] in told and used["id"] not in told and "Nothing was revoked" in told
+    assert "No grants." in await command("revoke", "--unused", "--since", "1d", "--yes")
+    assert (await command("revoke", "--unused", "--yes")).startswith(f"revoked {idle['id']}")
+    assert "No grants." in await command("list", "--unused", "-C", str(cwd))
+    assert used["id"] in await command("list", "-C", str(cwd))
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -117,6 +211,10 @@ def test_an_answer_for_one_agent_and_for_a_time(run, project: Path):
         (["allow bash(ls)", "--for", "nobody"], "nobody"),
         (["allow bash(ls)", "--user", "--project"], "cannot be used together"),
         (["allow bash(ls)", "--expires", "soon"], "not a duration"),
+        (["allow bash(ls)", "--expires", "0s"], "end at once"),
+        (["allow bash(ls)", "--uses", "0"], "0 uses are none"),
+        (["allow bash(ls)", "--for", "agent:zed"], "there is no agent 'zed'"),
+        (["allow bash(ls)", "--for", "tree"], "tree:NAME"),
     ],
 )
 def test_nonsense_and_what_is_very_broad_is_refused(run, arguments: list[str], told: str):

@@ -92,3 +92,26 @@ def test_the_version_costs_little_more_than_the_interpreter(name: str):
 def test_every_command_can_be_imported_and_tells_the_same_line():
     for name, later in {**COMMANDS, **FAKES}.items():
         assert later.load().get_short_help_str(200).startswith(later.help.rstrip(".")), name
+
+
+def test_garbage_is_not_searched_for_among_what_was_imported():
+    program = (
+        "import gc, io, sys\n"
+        "from quarterdeck.cli.main import main\n"
+        "class Output(io.StringIO):\n"
+        "    searched, kept = [], []\n"
+        "    def write(self, text):\n"
+        "        gc.collect()\n"
+        "        self.searched.append(len(gc.get_objects()))\n"
+        "        self.kept.append(gc.get_freeze_count())\n"
+        "        return super().write(text)\n"
+        "sys.argv, sys.stdout = ['quarterdeck', '--help'], Output()\n"
+        "assert main() == 0\n"
+        "print(Output.kept[0], Output.kept[-1], max(Output.searched), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50
+    )
+    first, last, most = map(int, done.stderr.split())
+    assert first == last  # once, so that what is garbage later is found
+    assert first > 10_000 > most

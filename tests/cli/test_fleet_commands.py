@@ -217,6 +217,31 @@ def test_a_pipe_is_sent_line_by_line(environ, work: Path, done):
     assert said.stdout.endswith("two\n")
 
 
+def test_attach_says_who_asks_for_the_same_and_answers_all_or_one(environ, work: Path, done):
+    for name in ("ann", "bob", "cleo"):
+        done("spawn", "-n", name, "ask")
+
+    def attached(name: str, lines: str) -> list[str]:
+        said = subprocess.run(
+            [str(SCRIPT), "attach", name, "-n", "0"],
+            input=lines, cwd=work, env=environ, capture_output=True, text=True, timeout=50,
+        )  # fmt: skip
+        assert (said.returncode, said.stderr) == (0, "")
+        return said.stdout.splitlines()
+
+    alone = attached("ann", "n\n/group\n/all y\n")
+    (at,) = [at for at, line in enumerate(alone) if line.startswith("  3 agents want ls / (")]
+    assert alone[at].endswith("; /all y allows all, y this one only")
+    assert alone[at + 1 : at + 4] == ["    ann", "    bob", "    cleo"]
+    assert alone[-1] == "! no request is open"
+    assert done("inbox").startswith("2 agents want ls /")
+    both = attached("bob", "/group\n/all\n/all y\n")
+    assert "  2 agents want ls /  (reaches outside the workspace)" in both
+    assert "! /all needs an answer, such as /all y" in both
+    assert "= 2 answered: bob, cleo" in both
+    assert done("inbox") == "No open requests.\n"
+
+
 def test_a_program_attaches_by_lines(environ, work: Path, done):
     done("spawn", "-n", "ann")
     said = subprocess.run(

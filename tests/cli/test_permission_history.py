@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from quarterdeck.cli.permissions.history import try_offered_rules
 from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal
+from quarterdeck.wire.content import text
 from quarterdeck.wire.events import (
     PermissionAnswered,
     PermissionAsked,
@@ -18,8 +20,9 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.ids import RequestId, SessionId, ToolCallId
 from quarterdeck.wire.permissions import Decider, PermissionOption, Selected
 from quarterdeck.wire.session_options import SessionOptions
+from tests.support.deadlines import SOON
+from tests.support.scripted_fleet import fleet_of, new_agent
 
-ANN = SessionId("ses_ann")
 OPTIONS = (
     PermissionOption(option_id="yes", name="Allow", kind="allow_once"),
     PermissionOption(option_id="no", name="Deny", kind="reject_once"),
@@ -30,12 +33,15 @@ ANSWERS = (
 )
 
 
-async def write_log(places: Places, work: Path) -> None:
+async def write_log(
+    places: Places, work: Path, answers: tuple[tuple[str, str], ...] = ANSWERS, name: str = "ann"
+) -> None:
+    session = SessionId(f"ses_{name}")
     async with Journal.open(places.journal_file) as journal:
         options = SessionOptions(agent="claude", cwd=str(work))
-        await journal.append(ANN, SessionSpawned(name="ann", options=options))
-        for number, (command, answer) in enumerate(ANSWERS):
-            request, call = RequestId(f"req_{number}"), ToolCallId(f"call_{number}")
+        await journal.append(session, SessionSpawned(name=name, options=options))
+        for number, (command, answer) in enumerate(answers):
+            request, call = RequestId(f"req_{name}_{number}"), ToolCallId(f"call_{number}")
             asked = PermissionAsked(
                 request=request,
                 call=call,
@@ -48,9 +54,9 @@ async def write_log(places: Places, work: Path) -> None:
             by = Decider(kind="person", name="ada")
             outcome = Selected(option_id=answer)
             answered = PermissionAnswered(request=request, call=call, outcome=outcome, by=by)
-            await journal.append(ANN, asked)
-            await journal.append(ANN, answered)
-        await journal.append(ANN, SessionEnded(how="closed"))
+            await journal.append(session, asked)
+            await journal.append(session, answered)
+        await journal.append(session, SessionEnded(how="closed"))
 
 
 @pytest.fixture
@@ -99,6 +105,35 @@ def test_rules_are_suggested_and_accepted(run, log: None, work: Path):
     assert {one["pattern"] for one in grants} == {"bash(pytest:*)", "bash(make test)"}
     missing = run("permissions", "suggest", "--accept", "9")
     assert (missing.returncode, "there are 2" in missing.stderr) == (1, True)
+
+
+def test_what_was_denied_in_another_project_is_not_kept_everywhere(
+    run, log: None, environ: dict[str, str], tmp_path: Path
+):
+    other = tmp_path / "other"
+    (other / ".git").mkdir(parents=True)
+    asyncio.run(write_log(Places.find(environ), other, (("make test", "no"),), "bob"))
+    done = run("permissions", "suggest", "--accept", "bash(make test)", "--scope", "user")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "'make test', which was denied" in done.stderr
+    assert run("permissions", "suggest", "--accept", "bash(make test)").returncode == 0
+
+
+async def test_the_rules_of_open_requests_are_tried_on_the_past(tmp_path: Path):
+    async with fleet_of(tmp_path / "home") as fleet:
+        await fleet.spawn(new_agent(tmp_path, name="ann", prompt="ask make all"))
+        await fleet.wait(["ann"], timeout=SOON)
+        (first,) = await fleet.inbox()
+        found = await try_offered_rules(fleet, [first])  # pyright: ignore[reportArgumentType]
+        assert found[first.request]["bash(make all)"].requests == 0
+        await fleet.answer(first.request, "no")
+        await fleet.wait(["ann"], timeout=SOON)
+        await fleet.send("ann", (text("ask make all"),))
+        await fleet.wait(["ann"], timeout=SOON)
+        (item,) = await fleet.inbox()
+        found = await try_offered_rules(fleet, [item])  # pyright: ignore[reportArgumentType]
+        words = "would have answered 1 of 1 requests of this week, 1 that you denied"
+        assert found[item.request]["bash(make all)"].describe("of this week") == words
 
 
 def test_a_rule_that_cannot_be_read_is_wrong_usage(run):

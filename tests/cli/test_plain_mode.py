@@ -53,6 +53,59 @@ def test_the_exit_code_tells_how_the_followed_agent_stands(environ, work: Path, 
     assert piped(environ, work, "/follow ann\n").returncode == 5
 
 
+def test_the_same_requests_of_several_agents_are_one_group(environ, work: Path, done):
+    for name in ("ann", "bob", "cleo"):
+        done("spawn", "-n", name, "ask")
+    said = piped(environ, work, "/inbox\n/answer bob n\n/all cleo y\n/inbox\n/all cleo y\n/all\n")
+    lines = said.stdout.splitlines()
+    assert lines.count("? these agents need you; /all ann y allows all") == 2
+    assert said.stdout.count("\n  3 agents want ls /") == 2
+    assert said.stdout.count("[1] Allow") == 2, "the request itself once for the group"
+    assert "= 2 answered: cleo, ann" in lines
+    answers = [line for line in lines if line[:2] in ("= ", "! ")]
+    assert answers[-3:] == [
+        "= nothing needs you",
+        "! 'cleo' has no open request",
+        "! /all needs an agent and an answer, such as /all docs y",
+    ]
+    for name, words in {"ann": "Allow", "bob": "Deny", "cleo": "Allow"}.items():
+        assert f"You said {words}." in done("logs", name)
+
+
+def test_what_was_not_shown_is_not_answered_with_the_others(environ, work: Path, done):
+    done("spawn", "-n", "ann", "ask")
+    screen = Screen({**environ, "TERM": "dumb"}, "--plain")
+    screen.until("[3] Deny")
+    done("spawn", "-n", "bob", "ask")
+    screen.until("* 2 agents want ls /; /inbox shows them, /all bob y allows all")
+    screen.type("/all ann y\n")
+    screen.until("! one of these was not shown before; /all again answers all of them")
+    assert "  2 agents want ls /" in screen.seen
+    assert done("inbox").count("req_") == 2
+    screen.type("/all ann perhaps\n")
+    screen.until("! 'perhaps' is not a valid answer")
+    screen.type("/all ann y\n")
+    screen.until("= 2 answered: ann, bob")
+    assert done("inbox") == "No open requests.\n"
+    screen.type("/quit\n")
+    assert screen.code() == 0
+
+
+def test_the_followed_agent_says_who_else_asks(environ, work: Path, done):
+    done("spawn", "-n", "ann", "ask")
+    done("spawn", "-n", "bob", "ask")
+    done("spawn", "-n", "cleo", "question")
+    said = piped(environ, work, "/follow bob\n/all n\n/all n\n/follow cleo\n/all blue\n")
+    lines = said.stdout.splitlines()
+    assert (
+        "  2 agents want ls / (reaches outside the workspace); /all y allows all, y this one only"
+        in lines
+    )
+    assert "= 2 answered: bob, ann" in lines
+    assert "! no request is open" in lines
+    assert lines[-1] == "! a question is answered by itself, without /all"
+
+
 def test_what_is_wrong_is_said_and_ends_nothing(environ, work: Path, done):
     said = piped(
         environ,

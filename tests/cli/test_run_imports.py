@@ -76,6 +76,15 @@ FOR_CALLS = {
     "quarterdeck.system.local_terminals",
     "tree_sitter",
 }
+FOR_COMMANDS = {
+    "quarterdeck.policy.shell.parser",
+    "quarterdeck.policy.shell.plain_grammar",
+    "quarterdeck.policy.shell.readonly",
+    "quarterdeck.policy.shell.readonly_table",
+    "tree_sitter",
+}
+FOR_PEOPLE = {"click", "gettext", "quarterdeck.cli.root"}
+FOR_REQUESTS = {"_ssl", "hashlib", "json", "_hashlib", "dataclasses", "quarterdeck.models.failures"}
 FOR_ACP = {"quarterdeck.serve", "quarterdeck.wire.acp", "quarterdeck.wire.rpc"}
 
 
@@ -109,15 +118,15 @@ async def modules_of_run(home: Path, scene: str) -> set[str]:
 async def test_a_turn_of_words_imports_nothing_that_only_calls_need(home: Path):
     loaded = await modules_of_run(home, "text")
     assert "quarterdeck.models.openai_responses" in loaded
-    assert not loaded & (NEVER | FOR_CALLS | FOR_ACP)
+    assert not loaded & (NEVER | FOR_CALLS | FOR_ACP | {"quarterdeck.models.failures"})
 
 
 async def test_a_turn_imports_the_tools_that_are_called_and_no_others(home: Path):
     (home / "README.md").write_text("hello\n")
     loaded = await modules_of_run(home, "read")
     assert {"quarterdeck.agent.tools.read", "quarterdeck.policy.decision"} <= loaded
-    others = {"bash", "edit", "fetch", "grep"}
-    assert not loaded & (NEVER | FOR_ACP | {f"quarterdeck.agent.tools.{name}" for name in others})
+    others = {f"quarterdeck.agent.tools.{name}" for name in ("bash", "edit", "fetch", "grep")}
+    assert not loaded & (NEVER | FOR_ACP | FOR_COMMANDS | others)
 
 
 @pytest.mark.parametrize("command", ["run", "acp"])
@@ -139,4 +148,25 @@ def test_a_new_session_for_an_editor_imports_nothing_that_only_calls_need(home: 
     ]
     loaded = modules(home, "http://127.0.0.1:1", "acp", stdin="\n".join([*frames, ""]))
     assert "quarterdeck.agent.native" in loaded
-    assert not loaded & (NEVER | FOR_CALLS)
+    assert not loaded & (NEVER | FOR_CALLS | FOR_PEOPLE | FOR_REQUESTS)
+
+
+def test_a_list_of_agents_imports_neither_the_agent_nor_the_log(home: Path):
+    try:
+        loaded = modules(home, "http://127.0.0.1:1", "ps")
+    finally:
+        modules(home, "http://127.0.0.1:1", "host", "stop")
+    assert "quarterdeck.fleet.client" in loaded
+    needed = {"quarterdeck.fleet"}
+    heavy = {
+        "bz2",
+        "quarterdeck.agent",
+        "quarterdeck.config.schema",
+        "quarterdeck.drivers",
+        "quarterdeck.models",
+        "quarterdeck.serve",
+        "quarterdeck.system",
+        "quarterdeck.wire.acp",
+        "sqlite3",
+    }
+    assert not loaded & (((NEVER | FOR_CALLS) - needed) | heavy)

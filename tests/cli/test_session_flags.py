@@ -99,7 +99,7 @@ def test_flags_for_worktrees_that_exclude_each_other(flags: tuple[str, ...]):
 def test_a_lead_can_set_for_its_agents_what_a_person_can_but_what_is_not_its_to_give():
     flags = {
         *("cwd", "roots", "transport", "model", "effort", "mode", "agent_mode", "allow", "deny"),
-        *("tools", "denied_tools", "max_cost", "max_tokens", "max_calls", "max_seconds"),
+        *("tools", "denied_tools", "budget", "max_cost", "max_tokens", "max_calls", "max_seconds"),
     }
     assert {"worktree", "base"} <= set(SpawnArguments.__struct_fields__)
     assert flags <= set(SpawnArguments.__struct_fields__)

@@ -90,6 +90,7 @@ def test_a_person_runs_commands_quits_and_resumes(environment: dict[str, str], g
     assert files_of(environment) == []
 
 
+@pytest.mark.stress
 def test_a_step_that_went_wrong_is_named_and_can_be_started_again(environment: dict[str, str]):
     with pty_of([PROGRAM, "tutorial", "--step", "2"], environment, size=(100, 40)) as guide:
         guide.shows("2 of 7", LONG)
@@ -131,6 +132,7 @@ def test_a_killed_tutorial_leaves_nothing_that_the_end_does_not_remove(
     assert files_of(environment) == []
 
 
+@pytest.mark.stress
 def test_a_home_with_an_awkward_name_is_no_obstacle(tmp_path: Path):
     home = tmp_path / "a 'home' with ümläuts" / ("long" * 30)
     home.mkdir(parents=True)

@@ -60,7 +60,7 @@ def log(environ: dict[str, str], work: Path, run) -> Iterator[None]:
 
 
 def test_usage_is_shown_as_a_table_as_json_and_as_csv(run, log: None, work: Path):
-    shown = run("usage")
+    shown = run("usage", "--no-runs")
     assert (shown.returncode, shown.stderr) == (0, "")
     lines = shown.stdout.splitlines()
     assert lines[0].split() == ["AGENT", "INPUT", "CACHED", "OUTPUT", "THINKING", "TOTAL", "COST"]
@@ -69,6 +69,10 @@ def test_usage_is_shown_as_a_table_as_json_and_as_csv(run, log: None, work: Path
     assert lines[2].endswith("unknown")
     assert lines[3].endswith("~10.05 USD + unknown for 2.0M")
     assert "list prices of 2026-11" in shown.stdout
+    assert "no price for odd. Set it" in shown.stdout
+    whole = run("usage").stdout.splitlines()
+    assert whole[3].split() == ["runs", "of", "native", "7", "0", "0", "0", "7", "0.50", "USD"]
+    assert [one.split() for one in whole[:3]] == [one.split() for one in lines[:3]]
 
     day = format_local_time(NOW + 2 * DAYS, "%Y-%m-%d")
     late = json.loads(run("usage", "--by", "vendor", "--since", day, "--json").stdout)
@@ -77,14 +81,16 @@ def test_usage_is_shown_as_a_table_as_json_and_as_csv(run, log: None, work: Path
         "Anthropic": 1_000_000,
         "OpenAI": 1_000_000,
     }
-    projects = json.loads(run("usage", "--by", "project", "--json").stdout)
+    projects = json.loads(run("usage", "--by", "project", "--no-runs", "--json").stdout)
     assert [row["name"] for row in projects["rows"]] == [str(work)]
 
-    table = list(csv.DictReader(io.StringIO(run("usage", "--by", "day", "--csv").stdout)))
+    table = list(
+        csv.DictReader(io.StringIO(run("usage", "--by", "day", "--no-runs", "--csv").stdout))
+    )
     assert [row["total"] for row in table] == ["2002000", "2002000"]
 
-    whole = json.loads(run("usage", "--by", "model", "--runs", "--json").stdout)
-    own = [row for row in whole["rows"] if row["name"] == "anthropic/x"]
+    models = json.loads(run("usage", "--by", "model", "--json").stdout)
+    own = [row for row in models["rows"] if row["name"] == "anthropic/x"]
     assert [(row["tokens"]["input"], row["reported"]) for row in own] == [(7, {"USD": 0.5})]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.fleet.errors import NoSuchRequestError
+from quarterdeck.fleet.errors import NoSuchAgentError, NoSuchRequestError
 from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.events import (
     Event,
@@ -189,3 +189,43 @@ async def test_what_was_done_without_leave_is_in_the_inbox_until_it_was_seen(tmp
             assert await fleet.reply(item.request, "accept", by="test")
             assert await fleet.inbox() == []
             assert not await fleet.reply(item.request, "accept", by="test")
+
+
+async def test_the_work_of_an_agent_that_is_done_is_approved_once_also_after_a_restart(
+    tmp_path: Path,
+):
+    request, home = RequestId("req_gate"), tmp_path / "home"
+    async with fleet_of(home) as fleet:
+        await fleet.spawn(new_agent(tmp_path, name="ann", prompt="say x"))
+        await fleet.wait(["ann"], timeout=SOON)
+        await fleet.close("ann")
+        assert await fleet.ask_approval("ann", request, "The work", reason="a gate", text="1 file")
+        assert not await fleet.ask_approval("ann", request, "The work")
+        (item,) = await fleet.inbox()
+        assert item.permission is not None and item.permission.title == "The work"
+        info = await fleet.agent("ann")
+        assert (info.needs_person, info.is_live, info.state_word) == (True, False, "needs you")
+    async with fleet_of(home) as fleet:
+        (item,) = await fleet.inbox()
+        # Resuming and ending the session closes its requests: it is asked again.
+        await fleet.resume("ann")
+        await fleet.wait(["ann"], timeout=SOON)
+        assert (await fleet.agent("ann")).needs_person
+        await fleet.close("ann")
+        assert await fleet.inbox() == []
+        assert await fleet.ask_approval("ann", request, "The work")
+        results = await asyncio.gather(
+            fleet.answer(request, "reject", by="ada", feedback="no tests"),
+            fleet.answer(request, "approve", by="ben"),
+        )
+        assert sorted(results) == [False, True]
+        assert await fleet.inbox() == [] and not (await fleet.agent("ann")).needs_person
+        assert not await fleet.ask_approval("ann", request, "The work")
+        answers = [
+            (one.by.name, one.kind)
+            for one in await events_of(fleet, "ann")
+            if isinstance(one, PermissionAnswered)
+        ]
+        assert answers in ([("ada", "reject_once")], [("ben", "allow_once")])
+        with pytest.raises(NoSuchAgentError):
+            await fleet.ask_approval("bob", request, "The work")

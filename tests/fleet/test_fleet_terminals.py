@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.fleet import terminals as bounds
-from quarterdeck.fleet.api import Fleet, FleetTerminalOptions, SpawnOptions
+from quarterdeck.fleet.api import Fleet, SpawnOptions
 from quarterdeck.fleet.errors import (
     AgentNotReadyError,
     FleetLimitError,
     InvalidOptionsError,
     NoSuchFleetTerminalError,
 )
+from quarterdeck.fleet.terminals import service as bounds
+from quarterdeck.fleet.terminals.api import FleetTerminalOptions
 from quarterdeck.terminal.viewer_events import TerminalDrawn, TerminalEnded
 from quarterdeck.wire.session_options import SessionOptions
 from tests.support.deadlines import SOON

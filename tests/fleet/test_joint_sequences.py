@@ -48,7 +48,9 @@ def play(first: int, count: int, longest: int, seconds: float) -> dict[str, int]
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("first", [0, 10, 20])
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(first, marks=pytest.mark.stress) for first in (10, 20))]
+)
 def test_nothing_is_lost_and_what_was_discarded_comes_back(first: int):
     counts = play(first, 10, longest=9, seconds=190)
     assert counts["sequences"] == 10

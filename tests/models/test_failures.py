@@ -15,6 +15,7 @@ from quarterdeck.models.errors import (
     UnauthorizedError,
 )
 from quarterdeck.models.failures import call_failure, retry_after, stream_failure
+from quarterdeck.models.registry import VendorOptions
 from quarterdeck.models.vendors import Endpoint
 
 KEY = "my-very-own-key-0123456789"
@@ -179,6 +180,8 @@ def test_no_key_is_ever_in_a_message(text: str):
 
 def test_an_endpoint_does_not_show_its_key():
     assert KEY not in repr(ENDPOINT)
+    options = VendorOptions(base_url="http://x", headers={"Authorization": KEY})
+    assert KEY not in repr(options)
 
 
 def test_a_redirect_is_refused_and_says_where_it_leads():

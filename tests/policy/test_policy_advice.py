@@ -1,10 +1,11 @@
 """What is told about rules: whether one is very broad, and what would change a decision."""
 
-from dataclasses import replace
+from dataclasses import replace as copy
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from quarterdeck.policy import Call, Grant, RuleSource, parse_rule, print_rule
 from quarterdeck.policy.advice import (
@@ -86,11 +87,11 @@ def test_whatever_is_advised_works(command, texts, mode):
     for change in find_changes(call, basis):
         assert change.then != now
         if change.do == "change mode":
-            assert effect_of(replace(basis, mode=change.what).decide(call)) == change.then
+            assert effect_of(copy(basis, mode=change.what).decide(call)) == change.then
         if change.do == "add rule":
             added = tuple(parse_rule(text) for text in change.what.split(", "))
-            changed = replace(basis, rules=(*rules, *added))
+            changed = copy(basis, rules=(*rules, *added))
             assert effect_of(changed.decide(call)) == change.then
         if change.do == "remove rule":
             kept = tuple(rule for rule in rules if print_rule(rule) != change.what)
-            assert effect_of(replace(basis, rules=kept).decide(call)) == change.then
+            assert effect_of(copy(basis, rules=kept).decide(call)) == change.then

@@ -16,6 +16,7 @@ from quarterdeck.policy import (
     parse_mode,
     parse_rule,
 )
+from quarterdeck.policy.shell.parser import read_line
 from quarterdeck.testing.installed_programs import INSTALLED
 
 TABLE = tomllib.loads((Path(__file__).parent / "commands.toml").read_text())["group"]
@@ -62,3 +63,16 @@ def test_commands_get_their_decision(group: dict[str, Any], expected: str):
 
 def test_the_table_is_long_enough_to_mean_something():
     assert sum(len(group.get(word, ())) for group in TABLE for word in EXPECTED) >= 3_000
+
+
+@pytest.mark.parametrize("text", [";" * 10_000, "${" * 5_000, "case a in " * 1_000, "((" * 5_000])
+def test_words_of_odd_text_are_noted_once(text: str):
+    line = read_line(text)
+    assert line.doubts
+    # Each of a thousand odd signs once noted all words around it: three million of them.
+    assert len(line.tokens) <= 2 * len(text)
+
+
+def test_odd_text_is_still_searched_for_what_is_forbidden():
+    line = read_line("case a in case b in rm -rf x")
+    assert {"rm", "-rf", "x"} <= set(line.tokens)

@@ -1,13 +1,13 @@
 """Calls of agents that we did not write."""
 
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from quarterdeck.policy import Allow, CallContext, call_from_tool, decide, parse_rule
 from quarterdeck.testing.installed_programs import INSTALLED

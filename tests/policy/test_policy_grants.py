@@ -1,9 +1,10 @@
 """Grants: offered narrowly, recorded, kept where they belong."""
 
-from dataclasses import replace
+import asyncio
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from quarterdeck.policy import (
     Allow,
@@ -25,6 +26,8 @@ from quarterdeck.policy import (
     suggest_grants,
     suggest_refusal,
 )
+from quarterdeck.policy.decision import grants_behind
+from quarterdeck.policy.grants import GrantStore
 from quarterdeck.testing.installed_programs import INSTALLED
 from quarterdeck.wire.errors import NewerVersionError
 from quarterdeck.wire.permissions import PermissionOption
@@ -65,6 +68,25 @@ GOLDEN_2 = b"""{
       "agent": "codex",
       "created": 5,
       "by": "dev"
+    }
+  ]
+}"""
+
+
+GOLDEN_3 = b"""{
+  "version": 3,
+  "grants": [
+    {
+      "id": "g1",
+      "pattern": "bash(git log:*)",
+      "scope": "user",
+      "tree": "ses_1",
+      "agent": "codex",
+      "created": 5,
+      "by": "dev",
+      "reason": "release",
+      "expires": 9,
+      "uses": 2
     }
   ]
 }"""
@@ -314,12 +336,12 @@ def test_stored_grants_read_back():
 def test_grants_stored_by_version_1_are_read():
     (found,) = grants_from_json(GOLDEN)
     assert (found.pattern, found.project, found.effect) == ("bash(git log:*)", "app", "allow")
-    assert grants_to_json((found,)) == GOLDEN.replace(b'"version": 1', b'"version": 2')
+    assert grants_to_json((found,)) == GOLDEN.replace(b'"version": 1', b'"version": 3')
 
 
 def test_grants_of_a_later_version_are_refused():
     with pytest.raises(NewerVersionError):
-        grants_from_json(b'{"version": 3, "grants": [{"new": 1}]}')
+        grants_from_json(b'{"version": 4, "grants": [{"new": 1}]}')
 
 
 @pytest.mark.parametrize(
@@ -332,10 +354,77 @@ def test_what_is_no_store_of_grants_is_refused(data: bytes):
 
 def test_a_grant_for_one_agent_is_stored_and_holds_for_no_other():
     (stored,) = grants_from_json(GOLDEN_2)
-    assert grants_to_json([stored]) == GOLDEN_2
+    assert grants_to_json([stored]) == GOLDEN_2.replace(b'"version": 2', b'"version": 3')
     for agent, rules in (("codex", 1), ("claude", 0), (None, 0)):
         assert (
             len(list(applicable_rules([stored], project="app", session=None, agent=agent))) == rules
         )
     (of_old,) = grants_from_json(GOLDEN)
     assert len(list(applicable_rules([of_old], project="app", session=None, agent="claude"))) == 1
+
+
+def test_a_grant_for_a_tree_is_stored_and_holds_below_its_lead_only():
+    (stored,) = grants_from_json(GOLDEN_3)
+    assert grants_to_json([stored]) == GOLDEN_3
+    assert (stored.subject, stored.uses, stored.reason) == ("tree", 2, "release")
+
+    def holds(*leads: str) -> bool:
+        found = applicable_rules(
+            [stored], project="app", session="s1", agent="codex", leads=leads, now=6
+        )
+        return bool(list(found))
+
+    assert holds("s1", "ses_1") and holds("ses_1")
+    assert not holds() and not holds("s1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "subject"),
+    [
+        ({}, "all"),
+        ({"project": "app", "scope": "project"}, "project"),
+        ({"session": "s1"}, "agent"),
+        ({"tree": "s1"}, "tree"),
+        ({"project": "app", "tree": "s1"}, "tree"),
+    ],
+)
+def test_a_grant_says_who_it_is_for(changes: dict[str, object], subject: str):
+    assert grant(**changes).subject == subject
+
+
+def test_a_clock_that_was_set_back_before_a_grant_does_not_make_it_longer():
+    def holds(**changes: object) -> bool:
+        found = applicable_rules(
+            [grant(created=100, **changes)], project="app", session="s1", now=99
+        )
+        return bool(list(found))
+
+    assert holds() and holds(effect="deny", expires=200)
+    assert not holds(expires=200)
+
+
+def test_a_grant_that_has_ended_stays_so_whatever_the_clock_says():
+    store = GrantStore()
+    asyncio.run(store.add([grant(expires=100), grant(id="d", effect="deny", expires=100)]))
+    assert [one.id for one in store.current(99)] == ["g", "d"]
+    assert [one.id for one in store.current(100)] == ["d"]
+    assert [one.id for one in store.current(50)] == ["d"]
+
+
+def test_a_grant_for_so_many_calls_is_used_only_where_nothing_else_allows():
+    counted = grant(id="c", uses=1, pattern="bash(make:*)")
+    free = grant(id="f", pattern="bash(make)")
+    decision = decide(run("make"), "ask", grants=[counted, free], now=1)
+    assert isinstance(decision, Allow)
+    assert grants_behind(decision) == ("f",)
+    assert grants_behind(decision, counted=True) == ()
+    both = decide(run("make && make all"), "ask", grants=[counted, free], now=1)
+    assert set(grants_behind(both)) == {"c", "f"}
+    assert grants_behind(both, counted=True) == ("c",)
+    edits = grant(id="e", uses=1, pattern="edit(src/**)")
+    use = path_use("src/a.py", "write", cwd=CWD)
+    by_mode = decide(
+        replace(BASE, kind="edit", paths=(use,)), "accept-edits", grants=[edits], now=1
+    )
+    assert isinstance(by_mode, Allow)
+    assert grants_behind(by_mode) == ()

@@ -1,12 +1,12 @@
 """Commands decided with a look at a real disk: links, patterns, programs."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from quarterdeck.policy import (
     Allow,
@@ -321,3 +321,12 @@ def test_deleting_a_directory_that_holds_a_protected_file_asks(work: Path):
     (work / "src/deep/.envrc").touch()
     assert isinstance(decide(look_up(call, LocalDisk()), "ask", allowed), Ask)
     assert isinstance(decide(look_up(call, LocalDisk()), "accept-edits"), Ask)
+
+
+def test_what_was_found_on_the_disk_makes_no_other_call():
+    call = Call(tool="bash", kind="execute", command="ls a")
+    found = replace(call, programs={"ls": "/bin/ls"}, links={"a": "/b"}, directories={"a"})
+    assert (found, hash(found)) == (call, hash(call))
+    assert replace(call, command="ls b") != call
+    assert replace(call, globs=("*.py",)) != call
+    assert call != "ls a"

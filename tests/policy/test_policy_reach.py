@@ -1,8 +1,7 @@
 """How far rules reach: links, searches, whole directories, words of a command."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from quarterdeck.policy import (
     Allow,

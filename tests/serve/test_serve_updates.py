@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
+from quarterdeck.policy.call import Call
+from quarterdeck.policy.permission_options import options_for, suggest_grants, suggest_refusal
 from quarterdeck.serve.handshake import EditorClient
+from quarterdeck.serve.permissions import shorten_options
 from quarterdeck.serve.updates import UpdateTranslator
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.content import text
@@ -25,11 +28,15 @@ from quarterdeck.wire.events import (
     UsageReported,
 )
 from quarterdeck.wire.ids import CompactionId, MessageId, SessionId, TerminalId, ToolCallId
+from quarterdeck.wire.permissions import PermissionOption
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.settings import PlanEntry
 from quarterdeck.wire.tool_calls import ContentItem, TerminalItem
 from quarterdeck.wire.usage import ContextUsage, Cost
 
+PYTEST = Call(
+    tool="bash", kind="execute", command="pytest -q", cwd="/w", roots=("/w",), project="w"
+)
 CALL, TERMINAL = ToolCallId("c1"), TerminalId("t1")
 STARTED = ToolCallStarted(call=CALL, title="run", kind="execute")
 SHOWN = ToolCallUpdated(call=CALL, content=(TerminalItem(terminal_id="t1"),))
@@ -151,3 +158,15 @@ def test_plans_and_modes():
     assert line(PlanChanged(entries=(entry,))) == (acp.Plan(entries=(entry,)),)
     assert line(ModeChanged(mode="plan")) == (acp.CurrentModeUpdate(current_mode_id="plan"),)
     assert line(ModeChanged(mode="plan"), is_replay=True) == ()
+
+
+def test_an_editor_gets_the_narrowest_option_of_each_scope_and_those_of_an_agent():
+    ours = options_for(suggest_grants(PYTEST), refusal=suggest_refusal(PYTEST), call=PYTEST)
+    theirs = tuple(
+        PermissionOption(option_id=f"own-{n}", name="Own", kind="allow_always") for n in "12"
+    )
+    assert len(ours) == 8
+    assert [one.option_id for one in shorten_options((*ours, *theirs))] == [
+        *("allow-once", "allow-session-1", "allow-project-1", "allow-user-1"),
+        *("reject-once", "reject-project", "own-1", "own-2"),
+    ]

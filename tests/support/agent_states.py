@@ -210,6 +210,16 @@ async def trust_question(stage: Stage) -> None:
 # One agent
 
 
+async def _waiting_for_a_prompt(fleet: StagedFleet, home: Path) -> None:
+    await fleet.agent_at_work("ann")
+
+
+@state(_waiting_for_a_prompt)
+async def agent_without_a_prompt(stage: Stage) -> None:
+    stage.app.main.show_agent(next(iter(stage.fleet.infos)))
+    await stage.until("Ready. Type a task below", "# a note")
+
+
 @state(idle)
 async def one_agent_idle(stage: Stage) -> None:
     await stage.until("assert read")
@@ -232,7 +242,7 @@ async def streaming(stage: Stage) -> None:
     session = next(iter(stage.fleet.infos))
     for part in ("The parser split", " lines at **every", "** comma. So `read(", "line)` was"):
         await stage.fleet.tell(session, MessageChunk(content=text(part)))
-    await stage.until("read(line)` was")
+    await stage.until("read(line) was")
 
 
 async def long_transcript(fleet: StagedFleet, home: Path) -> None:
@@ -380,6 +390,45 @@ async def permission_with_every_choice(stage: Stage) -> None:
     await _ready(stage)
     await stage.press("m")
     await stage.until("don't ask again")
+
+
+async def decided_before(fleet: StagedFleet, home: Path | None = None) -> SessionId:
+    """An agent whose requests of this week were answered, most of them by allowing."""
+    zoe = await fleet.agent_at_work("zoe", "")
+    answers = [("pytest -q tests", "allow-once")] * 5 + [("git push", "reject-once")] * 2
+    answers += [("pytest -q tests/slow", "reject-once"), ("make docs", "allow-once")]
+    for number, (command, option) in enumerate(answers, 100):
+        asked = replace(codex_asked(number), title=command, raw_input={"command": command})
+        outcome = Selected(option_id=option)
+        person = Decider(kind="person", name="ada")
+        answered = PermissionAnswered(
+            request=asked.request, call=asked.call, outcome=outcome, by=person
+        )
+        await fleet.tell(zoe, asked, answered)
+    return await at_work(fleet)
+
+
+async def _asked_by_ann(stage: Stage, asked: PermissionAsked) -> None:
+    session = next(id_ for id_, info in stage.fleet.infos.items() if info.name == "ann")
+    stage.app.main.show_agent(session)
+    await stage.until("pytest -q")
+    await stage.fleet.ask(session, asked)
+    await until(stage.pilot, lambda: stage.app.context.inbox.items)
+
+
+@state(decided_before)  # pyright: ignore[reportArgumentType]
+async def permission_with_its_past(stage: Stage) -> None:
+    await _asked_by_ann(stage, codex_asked())
+    await stage.until("would have answered 5 of 9 requests of this week, none that you denied")
+
+
+@state(decided_before)  # pyright: ignore[reportArgumentType]
+async def permission_against_a_denial(stage: Stage) -> None:
+    await _asked_by_ann(stage, codex_asked())
+    await stage.until("would have answered 5 of 9 requests of this week", "3 more")
+    await _ready(stage)
+    await stage.press("m")
+    await stage.until("would have answered 6 of 9 requests of this week, 1 that you denied")
 
 
 async def two_alike(fleet: StagedFleet, home: Path) -> None:

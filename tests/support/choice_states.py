@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 from quarterdeck.fleet.worktrees.api import WorktreeInfo
+from quarterdeck.policy.grants import Grant
 from quarterdeck.wire.worktrees import Worktree
 from quarterdeck.workbench.screens.spawn import SpawnScreen
 from quarterdeck.workbench.screens.spawn_model import (
@@ -18,7 +19,7 @@ from quarterdeck.workbench.widgets.select import SelectField, SelectOption
 from .staged_workbench import Stage, StagedFleet, state
 from .workbench_app import until
 
-__all__ = ["FixedSource"]
+__all__ = ["FixedSource", "open_spawn_form"]
 
 HERE = SpawnDirectory(
     head="main", worktrees=("docs",), branches=("main", "next"), mode="ask", effort="medium",
@@ -75,7 +76,10 @@ async def _refuse(options: object) -> None:
     raise AssertionError(options)
 
 
-async def _open(stage: Stage, prompt: str = "Fix the failing test.", **chosen: str) -> SpawnScreen:
+async def open_spawn_form(
+    stage: Stage, prompt: str = "Fix the failing test.", **chosen: str
+) -> SpawnScreen:
+    """The form, with what it offers."""
     form = SpawnScreen("/work/project", prompt, FixedSource(), start=_refuse, chosen=chosen)
     stage.app.push_screen(form)
     await until(stage.pilot, lambda: stage.app.screen is form and form.query("#hint"))
@@ -94,34 +98,34 @@ async def _unfold(stage: Stage) -> None:
 
 @state()
 async def spawn_form(stage: Stage) -> None:
-    await _open(stage, "")
+    await open_spawn_form(stage, "")
     await stage.until("as the settings say · needs your", "our own agent · 0.2.0")
 
 
 @state()
 async def spawn_form_with_agents(stage: Stage) -> None:
-    await _open(stage)
+    await open_spawn_form(stage)
     await stage.press("down")
     await stage.until("not installed", "0.166.0 · not logged in")
 
 
 @state()
 async def spawn_form_with_models(stage: Stage) -> None:
-    await _open(stage, agent="claude")
+    await open_spawn_form(stage, agent="claude")
     await stage.press("tab", "tab", *"claude")
     await stage.until("2 $ in · 10 $ out per million", "price unknown")
 
 
 @state()
 async def spawn_form_with_modes(stage: Stage) -> None:
-    await _open(stage, agent="codex", mode="plan")
+    await open_spawn_form(stage, agent="codex", mode="plan")
     await stage.press("tab", "tab", "tab", "down")
     await stage.until("not with Codex: it reads files")
 
 
 @state()
 async def spawn_form_with_directories(stage: Stage) -> None:
-    await _open(stage)
+    await open_spawn_form(stage)
     await _unfold(stage)
     await stage.press(*["tab"] * 4, "down")
     await stage.until("/work/tides")
@@ -152,7 +156,7 @@ async def spawn_form_with_a_worktree(stage: Stage) -> None:
 @state(worktrees, files=True)
 async def spawn_form_that_was_refused(stage: Stage) -> None:
     await _fill_in(stage)
-    await stage.press(*["backspace"] * 3, *"docs", *["tab"] * 5, *"worktree=new", "ctrl+s")
+    await stage.press(*["backspace"] * 3, *"docs", *["tab"] * 6, *"worktree=new", "ctrl+s")
     await stage.until("✗ options: worktree has a field")
 
 
@@ -193,3 +197,48 @@ async def settings_edit_with_choices(stage: Stage) -> None:
     await stage.until("1 of")
     await stage.press("enter", "down")
     await stage.until("deny-all")
+
+
+# Permissions
+
+_POLICIES = """
+[people.ann]
+uid = 1000
+[people.bob]
+uid = 1001
+[permissions]
+deny = ["read(.env)"]
+allow = ["bash(git log:*)"]
+[[permissions.approvers]]
+match = "bash(git push:*)"
+people = ["ann", "bob"]
+needed = 2
+"""
+
+
+async def ruled(fleet: StagedFleet, home: Path) -> None:
+    """Rules, people and grants."""
+    await asyncio.to_thread(_write_policies, home / "config" / "config.toml")
+    for number, pattern in enumerate(("bash(npm test)", "bash(make:*)", "edit(docs/**)")):
+        grant = Grant(
+            id=f"grt_{number}",
+            effect="allow",
+            pattern=pattern,
+            scope="user",
+            by="workbench",
+            created=1,
+            reason="the release" if number == 1 else None,
+            uses=3 if number == 1 else None,
+        )
+        fleet.granted[grant.id] = grant
+
+
+def _write_policies(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_POLICIES)
+
+
+@state(ruled)
+async def permissions_list(stage: Stage) -> None:
+    await stage.command("permissions")
+    await stage.until("needs 2 of ann, bob", "the first answer decides", "never used")

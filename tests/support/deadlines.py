@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 __all__ = ["SOON", "quick_once"]
 
-SOON = 15.0
+SOON = 25.0
 """Seconds within which something must have happened that would else take a minute or for ever."""
 
 

@@ -20,7 +20,7 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.settings import PlanEntry
 from quarterdeck.wire.worktrees import ChangeCounts, ConflictFile, Worktree
 from quarterdeck.workbench.stores.discovery import DiscoveredAgent, MachineDiscovery
-from quarterdeck.workbench.stores.home import FIRST_STEPS, ProjectState
+from quarterdeck.workbench.stores.home import FIRST_STEPS, ProjectCommit, ProjectState
 
 from .agent_states import calm, command_asked, question_asked
 from .staged_workbench import START, Stage, StagedFleet, state
@@ -44,6 +44,18 @@ _UNTRUSTED = WorkspaceTrust(
     acts=(TrustEffect(path="AGENTS.md", what="is read by agents"),),
 )
 _PLAIN = WorkspaceTrust(root="/work/project", state="plain", acts=())
+
+_COMMITS = tuple(
+    ProjectCommit(id=f"{n}1b2c3d", subject=subject, time=START - n * 7_000_000_000)
+    for n, subject in enumerate(
+        (
+            "parser: keep the offset of dates",
+            "docs: a page about \x1b[31mtides, with a title that is longer than most of them are",
+            "Merge branch 'cache'",
+        ),
+        1,
+    )
+)
 
 
 async def earlier(fleet: StagedFleet, home: Path) -> None:
@@ -72,7 +84,13 @@ async def _on_home(stage: Stage, discovery: MachineDiscovery, *, first: tuple[st
     panel = stage.app.main.panel
     await until(stage.pilot, lambda: panel.home is not None and panel.home.store.past is not None)
     assert panel.home is not None
-    panel.home.store.project = ProjectState(root="/work/project", branch="main", changed=2)
+    panel.home.store.project = ProjectState(
+        root="/work/project",
+        branch="main",
+        changed=2,
+        files=(("M", "src/parser.py"), ("?", "notes.txt")),
+        commits=_COMMITS,
+    )
     panel.home.store.mode = "ask"
     context.changed()
 

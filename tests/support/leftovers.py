@@ -14,9 +14,17 @@ import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-__all__ = ["Traces", "left_processes", "make_run_directory", "reap", "remove_run_directory"]
+__all__ = [
+    "Traces",
+    "find_processes",
+    "left_processes",
+    "make_run_directory",
+    "reap",
+    "remove_run_directory",
+]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH, signal.SIGCHLD)
 _LIMITS = (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_CORE)
@@ -39,14 +47,15 @@ class Traces:
         """As it is now, with the permissions of these directories and of those above them."""
         umask = os.umask(0)
         os.umask(umask)
-        shared = {one for folder in directories for one in (folder, *folder.parents)}
         return cls(
             cwd=str(Path.cwd()),
             umask=umask,
             environment={k: v for k, v in os.environ.items() if k not in _OF_PYTEST},
             handlers={one.name: signal.getsignal(one) for one in _SIGNALS},
             limits={one: resource.getrlimit(one) for one in _LIMITS},
-            modes={str(one): stat.S_IMODE(one.stat().st_mode) for one in shared},
+            modes={
+                str(one): stat.S_IMODE(one.stat().st_mode) for one in _with_parents(*directories)
+            },
         )
 
     def changes(self, later: "Traces") -> list[str]:
@@ -75,6 +84,11 @@ class Traces:
                 path.chmod(mode)
 
 
+@cache
+def _with_parents(*directories: Path) -> tuple[Path, ...]:
+    return tuple({one for folder in directories for one in (folder, *folder.parents)})
+
+
 def make_run_directory() -> Path:
     """A short directory for what has no directory: sockets must fit below it."""
     # pytest's own directories stay where they were: those of tests that failed are looked at.
@@ -93,12 +107,11 @@ def remove_run_directory(made: Path) -> None:
 
 
 def left_processes(folders: list[Path], *, within: float) -> dict[int, str]:
-    """Those that were started during the run and have not ended ``within`` seconds: the id and
-    command of each. Known by these folders of the run in their command, environment or directory;
-    where ``/proc`` is.
+    """Those that were started during the run and have not ended ``within`` seconds: the id of
+    each, its command, its home and the test whose home that is.
     """
     until = time.monotonic() + within
-    while (left := _at_work_in(folders)) and time.monotonic() < until:
+    while (left := find_processes(folders)) and time.monotonic() < until:
         time.sleep(0.1)
     return left
 
@@ -126,7 +139,10 @@ def _orphans() -> list[int]:
     return found
 
 
-def _at_work_in(folders: list[Path]) -> dict[int, str]:
+def find_processes(folders: list[Path]) -> dict[int, str]:
+    """Those that are at work in these folders, which are in their command, environment or
+    directory: the id of each, its command and its home; where ``/proc`` is.
+    """
     marks = [os.fsencode(folder) for folder in folders]
     found: dict[int, str] = {}
     for entry in Path("/proc").glob("[0-9]*"):
@@ -134,11 +150,12 @@ def _at_work_in(folders: list[Path]) -> dict[int, str]:
             continue
         try:
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
-            told = (
-                command + (entry / "environ").read_bytes() + os.fsencode((entry / "cwd").readlink())
-            )
+            environment = (entry / "environ").read_bytes()
+            known = command + environment + os.fsencode((entry / "cwd").readlink())
         except OSError:  # it is somebody else's, or has ended
             continue
-        if any(mark in told for mark in marks):
-            found[int(entry.name)] = os.fsdecode(command).strip()
+        if any(mark in known for mark in marks):
+            words = (os.fsdecode(word) for word in environment.split(b"\0"))
+            home = next((word[5:] for word in words if word.startswith("HOME=")), "")
+            found[int(entry.name)] = f"{os.fsdecode(command).strip()} (home: {home})"
     return found

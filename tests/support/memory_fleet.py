@@ -8,9 +8,9 @@ agent is idle. Its terminals run real programs; ``give_screen`` makes one an age
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -24,12 +24,12 @@ from quarterdeck.fleet.api import (
     InboxItem,
     SentMessage,
     SpawnOptions,
-    TerminalInfo,
     WaitFor,
     WorkbenchHandler,
     WorkbenchRegistration,
 )
 from quarterdeck.fleet.attached_workbenches import AttachedWorkbenches
+from quarterdeck.fleet.budgets.api import BudgetReport, BudgetRow
 from quarterdeck.fleet.checkpoints.api import TurnChanges, TurnInfo, UndoResult
 from quarterdeck.fleet.errors import (
     AgentNotReadyError,
@@ -38,12 +38,25 @@ from quarterdeck.fleet.errors import (
     NoSuchFleetTerminalError,
     NoSuchRequestError,
 )
-from quarterdeck.fleet.permissions.api import BackTest, RuleSuggestion
+from quarterdeck.fleet.meter.api import MeterStatus
+from quarterdeck.fleet.permissions.api import (
+    BackTest,
+    GroupAnswer,
+    RequestGroup,
+    RuleSuggestion,
+)
 from quarterdeck.fleet.permissions.back_test import RecordedJudge, suggest_from, try_rules
+from quarterdeck.fleet.permissions.request_groups import (
+    RequestPlace,
+    group_requests,
+    match_option,
+    read_traits,
+)
 from quarterdeck.fleet.permissions.request_history import RequestHistory
 from quarterdeck.fleet.person_commands import PersonCommands
 from quarterdeck.fleet.radar.api import ConflictReport
-from quarterdeck.fleet.terminals import HostTerminals, TerminalHandle
+from quarterdeck.fleet.terminals.api import TerminalInfo
+from quarterdeck.fleet.terminals.service import HostTerminals, TerminalHandle
 from quarterdeck.fleet.usage.api import UsageGrouping, UsageReport
 from quarterdeck.fleet.usage.ledger import UsageLedger
 from quarterdeck.fleet.usage.summary import UsageSource, group_usage
@@ -51,6 +64,7 @@ from quarterdeck.journal.search import SearchHit
 from quarterdeck.policy.grants import Grant
 from quarterdeck.system.api import CommandSpec
 from quarterdeck.terminal.headless_terminal import HeadlessTerminal
+from quarterdeck.wire.budgets import BudgetLimit, BudgetScope, BudgetUnit
 from quarterdeck.wire.clock import WallClock, read_wall_clock
 from quarterdeck.wire.content import ContentBlock, TextContent, text
 from quarterdeck.wire.events import (
@@ -93,6 +107,9 @@ from quarterdeck.wire.usage import Cost, TokenUsage
 from .memory_landings import MemoryLandings
 from .memory_reviews import MemoryReviews
 
+if TYPE_CHECKING:
+    from quarterdeck.models.model import Prices
+
 OPTIONS = (
     PermissionOption(option_id="yes", name="Allow", kind="allow_once"),
     PermissionOption(option_id="always", name="Always allow ls", kind="allow_always"),
@@ -134,7 +151,11 @@ class FakeFleet(MemoryReviews, MemoryLandings):
         self.run_command = self._commands.run
         self.end_command = self._commands.end
         self.conflict_report = ConflictReport()
+        self.budget_rows: dict[tuple[str, str, str], BudgetRow] = {}
         self.asked_conflicts: list[str | None] = []
+        self.prices: Callable[[str], Prices | None] = lambda _: None
+        """Of models."""
+        self.asked_usage: list[str] = []
         self.clock: WallClock = read_wall_clock
         """Microseconds since the epoch; a test that looks at times has one of its own."""
 
@@ -425,7 +446,50 @@ class FakeFleet(MemoryReviews, MemoryLandings):
         self.infos[session] = replace(self.infos[session], mode=str(value))
 
     async def inbox(self) -> list[InboxItem]:
+        for item in list(self.open.values()):
+            if item.permission is None or item.traits is not None:
+                continue
+            info = self.infos.get(item.session)  # a test may ask for one that is not listed
+            cwd = info.cwd if info is not None else ""
+            place = RequestPlace(cwd=cwd)
+            traits = await asyncio.to_thread(read_traits, item.permission, place)
+            if item.request in self.open:
+                self.open[item.request] = replace(self.open[item.request], cwd=cwd, traits=traits)
         return list(self.open.values())
+
+    async def inbox_groups(self) -> list[RequestGroup]:
+        return group_requests(await self.inbox())
+
+    async def answer_group(
+        self,
+        requests: tuple[RequestId, ...],
+        choice: str,
+        *,
+        by: str = "person",
+        feedback: str | None = None,
+    ) -> GroupAnswer:
+        if (unknown := next((one for one in requests if one not in self.known), None)) is not None:
+            raise NoSuchRequestError(unknown)
+        if requests[0] not in self.asked:
+            raise ValueError(f"request {requests[0]!r} is a question")
+        asked = self.asked[requests[0]]
+        answered: list[RequestId] = []
+        for request in requests:
+            if request not in self.open:
+                continue
+            option = match_option(asked, choice, self.asked[request])
+            if option is None:
+                raise ValueError(f"{request} offers no {choice!r}")
+            await self.answer(request, option, by=by, feedback=feedback)
+            answered.append(request)
+        skipped = tuple(one for one in requests if one not in answered)
+        return GroupAnswer(answered=tuple(answered), skipped=skipped)
+
+    @property
+    def asked(self) -> dict[RequestId, PermissionAsked]:
+        """Every permission request there was."""
+        events = (record.event for record in self.records)
+        return {one.request: one for one in events if isinstance(one, PermissionAsked)}
 
     async def answer(
         self, request: RequestId, choice: str, *, by: str = "person", feedback: str | None = None
@@ -454,6 +518,29 @@ class FakeFleet(MemoryReviews, MemoryLandings):
         await self.append(item.session, ended)
         await self.append(item.session, MessageChunk(content=text(f"You said {option.name}.")))
         await self._end_turn(item.session)
+        return True
+
+    async def ask_approval(
+        self,
+        agent: str,
+        request: RequestId,
+        title: str,
+        *,
+        reason: str | None = None,
+        text: str = "",
+    ) -> bool:
+        if request in self.known:
+            return False
+        session = self.find(agent)
+        approve = PermissionOption(option_id="approve", name="Approve", kind="allow_once")
+        asked = PermissionAsked(
+            request=request,
+            call=new_tool_call_id(),
+            title=title,
+            options=(approve,),
+            reason=reason,
+        )
+        await self._put(session, await self.append(session, asked), asked)
         return True
 
     async def reply(
@@ -623,10 +710,43 @@ class FakeFleet(MemoryReviews, MemoryLandings):
         ledger = UsageLedger()
         ledger.add(self.records)
         within = (await self.agent(agent)).session if agent is not None else None
-        source = UsageSource(
-            cells=ledger.cells(), sessions=ledger.sessions, prices=lambda model: None
+        self.asked_usage.append(by)
+        source = UsageSource(cells=ledger.cells(), sessions=ledger.sessions, prices=self.prices)
+        return group_usage(source, by, since=since, within=within, prices_of="2026-11")
+
+    async def budgets(self, *, agent: str | None = None) -> BudgetReport:
+        if agent is not None:
+            await self.agent(agent)
+        return BudgetReport(rows=tuple(self.budget_rows.values()), allowance=0.05)
+
+    async def set_budget(
+        self,
+        scope: BudgetScope,
+        subject: str,
+        limit: BudgetLimit,
+        *,
+        add: bool = False,
+        by: str = "person",
+    ) -> BudgetRow:
+        key = (scope, subject, limit.unit)
+        known = self.budget_rows[key].amount if add else 0.0
+        self.budget_rows[key] = BudgetRow(
+            scope=scope,
+            subject=subject,
+            name=subject or scope,
+            unit=limit.unit,
+            amount=known + limit.amount,
+            used=0.0,
         )
-        return group_usage(source, by, since=since, within=within)
+        return self.budget_rows[key]
+
+    async def remove_budget(
+        self, scope: BudgetScope, subject: str, unit: BudgetUnit, *, by: str = "person"
+    ) -> bool:
+        return self.budget_rows.pop((scope, subject, unit), None) is not None
+
+    async def meter(self) -> MeterStatus:
+        return MeterStatus()
 
     def _judges(self) -> list[RecordedJudge]:
         history = RequestHistory()
@@ -641,7 +761,9 @@ class FakeFleet(MemoryReviews, MemoryLandings):
         project: str | None = None,
         limit: int = 100,
     ) -> BackTest:
-        return try_rules(rules, self._judges(), since=since, limit=limit)
+        return await asyncio.to_thread(
+            lambda: try_rules(rules, self._judges(), since=since, limit=limit)
+        )
 
     async def suggest_rules(
         self, *, since: int | None = None, project: str | None = None, limit: int = 20

@@ -24,7 +24,8 @@ _SIGNS = {
     "warning": glyphs.WARNING + glyphs.CONFLICT + glyphs.NEEDS_YOU + glyphs.STOPPED
     + glyphs.PARTLY_ACCEPTED + glyphs.COMMENT + glyphs.PLAN_BEGUN,
     "asking": glyphs.NEEDS_YOU + glyphs.CONFLICT + glyphs.WARNING + glyphs.PLAN_BEGUN,
-    "running": glyphs.RUNNING + glyphs.STARTING + glyphs.CURSOR + glyphs.LEVELS + glyphs.USED,
+    "running": glyphs.RUNNING + glyphs.STARTING + glyphs.CURSOR + glyphs.LEVELS + glyphs.USED
+    + glyphs.BAR + glyphs.HALF_BAR,
     "diff-line-added": "+",
     "diff-line-removed": f"-{glyphs.MINUS}",
     "diff-added": "+",

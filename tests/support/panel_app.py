@@ -15,6 +15,7 @@ from quarterdeck.workbench.context import WorkbenchContext
 from quarterdeck.workbench.drafts import Drafts
 from quarterdeck.workbench.panels.kinds import KINDS
 from quarterdeck.workbench.panels.panel import Panel
+from quarterdeck.workbench.textual_fixes import use_reliable_textual
 
 from .deadlines import SOON
 from .memory_fleet import FakeFleet
@@ -29,9 +30,13 @@ __all__ = ["Alone", "alone", "desk_in", "shown", "until_shown"]
 class Alone(App[None]):
     """One panel, and what it asks of the workbench."""
 
-    CSS_PATH = Path(quarterdeck.workbench.__file__).with_name("workbench.tcss")
+    CSS_PATH = [  # noqa: RUF012 - as Textual has it
+        Path(quarterdeck.workbench.__file__).with_name(name)
+        for name in ("workbench.tcss", "late.tcss")
+    ]
 
     def __init__(self, panel: Panel) -> None:
+        use_reliable_textual()
         super().__init__()
         self.panel = panel
         self.wanted: list[Panel.FileWanted] = []

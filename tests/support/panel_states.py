@@ -6,13 +6,14 @@ from pathlib import Path
 from textwrap import dedent
 
 from quarterdeck.config.places import Places
+from quarterdeck.wire.content import text
+from quarterdeck.wire.events import MessageChunk, SessionEnded, TurnEnded
 from quarterdeck.workbench.custom_widgets.library import WidgetLibrary
 from quarterdeck.workbench.panels.feed_model import FEED_MODES
 from quarterdeck.workbench.panels.history import HistoryPanel
 from quarterdeck.workbench.panels.system import MachineSample, ProcessGroup, SystemPanel
-from quarterdeck.workbench.panels.usage import UsagePanel
 
-from .agent_states import at_work, calm, many
+from .agent_states import at_work, calm, command_asked, many
 from .staged_workbench import Stage, StagedFleet, state
 
 __all__: list[str] = []
@@ -24,7 +25,7 @@ _G = 1_000_000_000
 async def help_of_everything(stage: Stage) -> None:
     await calm(stage)
     await stage.press("f1")
-    await stage.until("Here: In the input")
+    await stage.until("Here, in the input")
 
 
 @state()
@@ -71,6 +72,24 @@ async def layout_with_tabs(stage: Stage) -> None:
 async def layout_of_four_chats(stage: Stage) -> None:
     await stage.command("layout", "grid")
     await stage.until("collected 14 items")
+
+
+async def _four_kinds(fleet: StagedFleet, home: Path) -> None:
+    """One waits for the person, one works, one is done, one has failed; each of another vendor."""
+    await at_work(fleet)
+    dora = await fleet.agent_at_work("dora", "Remove dead code", agent="codex", model="gpt-6")
+    await fleet.tool(dora, "read", "Read /work/project/src/zones.py", kind="read")
+    await fleet.ask(dora, command_asked())
+    cleo = await fleet.agent_at_work("cleo", "Count the tests", agent="opencode", model="qwen-4")
+    await fleet.tell(cleo, MessageChunk(content=text("There are 214.")), TurnEnded(stop="end_turn"))
+    bob = await fleet.agent_at_work("bob", "Upgrade the build", agent="gemini", model="gemini-4")
+    await fleet.tell(bob, SessionEnded(how="broken", reason="gemini ended with exit code 3"))
+
+
+@state(_four_kinds)
+async def layout_of_four_agents(stage: Stage) -> None:
+    await stage.command("layout", "grid")
+    await stage.until("needs permission", "collected 14 items", "There are 214", "exit code 3")
 
 
 @state(at_work, files=True)  # pyright: ignore[reportArgumentType]
@@ -150,12 +169,6 @@ async def markdown_file(stage: Stage) -> None:
 @state(files=True)
 async def notebook(stage: Stage) -> None:
     await _panel(stage, "open", "notebook path=work.ipynb", "42", "division by zero")
-
-
-@state(many)
-async def usage_by_agent(stage: Stage) -> None:
-    await calm(stage)
-    await _panel(stage, "open", "usage", "by agent", "cleo")
 
 
 @state(many)
@@ -311,13 +324,3 @@ async def history_that_is_empty(stage: Stage) -> None:
     await stage.until("No sessions of other agents")
     await stage.command("zoom")
     await stage.until("No sessions of other agents")
-
-
-@state(many)
-async def panel_that_loads(stage: Stage) -> None:
-    await calm(stage)
-    await _panel(stage, "open", "usage", "by agent")
-    panel = stage.app.main.query_one(UsagePanel)
-    panel.look = asyncio.Event().wait  # pyright: ignore[reportAttributeAccessIssue]
-    await stage.press("r")
-    await stage.until("loading", "by agent")

@@ -20,6 +20,7 @@ import pytest
 from quarterdeck.terminal.emulator import open_emulator
 
 from .deadlines import SOON
+from .leftovers import find_processes
 
 __all__ = [
     "PROGRAM",
@@ -118,13 +119,20 @@ def pane(
 
 
 def stop_host(environment: Mapping[str, str]) -> None:
-    subprocess.run(
-        [PROGRAM, "host", "stop", "--force"],
-        env=dict(environment),
-        check=False,
-        capture_output=True,
-        timeout=30,
-    )
+    """Stop the host, also one that is just about to start: who started it may be gone already."""
+    home = Path(environment.get("QUARTERDECK_HOME", environment["HOME"]))
+
+    def is_stopped() -> bool:
+        subprocess.run(
+            [PROGRAM, "host", "stop", "--force"],
+            env=dict(environment),
+            check=False,
+            capture_output=True,
+            timeout=SOON,
+        )
+        return not any(" host run " in command for command in find_processes([home]).values())
+
+    soon(is_stopped, SOON, "the end of the host")
 
 
 class Pty:

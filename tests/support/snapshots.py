@@ -16,6 +16,7 @@ from textual.widgets import Input, TextArea
 
 from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.rendering.glyphs import ASCII_SIGNS
+from quarterdeck.workbench.widgets.agent_table import AgentTable
 
 from .deadlines import SOON
 from .screen_strips import render_screen
@@ -46,18 +47,26 @@ async def check(
     file = FOLDER / f"{name}-{size[0]}x{size[1]}.txt"
     if os.environ.get(UPDATE):
         await pilot.pause(_SETTLED)
-        await asyncio.to_thread(_write, file, picture(app, hides))
+        await asyncio.to_thread(_write, file, settled_picture(app, hides))
         return
     kept = await asyncio.to_thread(_read, file)
     try:
         async with asyncio.timeout(SOON):
-            while picture(app, hides) != kept:
+            while settled_picture(app, hides) != kept:
                 await pilot.pause(0.02)
     except TimeoutError:
-        if (now := picture(app, hides)) != kept:
+        if (now := settled_picture(app, hides)) != kept:
             lines = difflib.unified_diff(kept.splitlines(), now.splitlines(), "kept", "now", n=1)
             told = f"{file.name}; {UPDATE}=1 writes it anew\n" + "\n".join(lines)
             raise AssertionError(told) from None
+
+
+def settled_picture(app: App[None], hides: str = "") -> str:
+    """The screen once rows that are drawn anew each second have been drawn."""
+    for screen in app.screen_stack:
+        for table in screen.query(AgentTable):
+            table.update()
+    return picture(app, hides)
 
 
 def picture(app: App[None], hides: str = "") -> str:

@@ -226,7 +226,9 @@ def made_project(top: Path) -> None:
     (top / "build.log").write_text("".join(f"step {n}: ok\n" for n in range(1, 61)))
     (top / "work.ipynb").write_text(_NOTEBOOK)
     words = ["-c", "user.name=n", "-c", "user.email=e@x", "-c", "init.defaultBranch=main"]
+    then = "2026-01-01T08:00:00Z"  # so that the commit has always the same name
     environment = {"PATH": os.environ["PATH"], "HOME": str(top.parent)}
+    environment |= {"GIT_AUTHOR_DATE": then, "GIT_COMMITTER_DATE": then}
     for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
         subprocess.run(["git", *words, *command], cwd=top, check=True, env=environment)
     changed = code.replace("return x + 7\n", "return x + 70\n").replace(

@@ -8,6 +8,7 @@ from quarterdeck.wire.events import (
     MessageChunk,
     PlanChanged,
     Prompted,
+    SessionEnded,
     TerminalExited,
     TerminalOutput,
     ThoughtChunk,
@@ -222,6 +223,28 @@ async def talk_with_times(stage: Stage) -> None:
     await stage.until("213 passed")
     await stage.command("times")
     await stage.until("09:00 ✓")
+
+
+async def _interrupted(fleet: StagedFleet, home: Path) -> None:
+    """A command that the person stopped, and one that was open when the agent's process ended."""
+    ann = await fleet.agent_at_work("ann", "Run the whole suite")
+    await fleet.tool(ann, "read", "Read /work/project/Makefile", kind="read")
+    await run_command(fleet, ann, "make test", "tests/test_parser.py ......\n", None)
+    stopped = ToolCallId(f"run_{len(fleet.records) - 2}")
+    await fleet.tell(
+        ann, ToolCallEnded(call=stopped, status="cancelled"), TurnEnded(stop="cancelled")
+    )
+    again = Prompted(content=(text("Only the parser, please"),), message=MessageId("again"))
+    await fleet.tell(ann, again, TurnStarted())
+    await fleet.tell(ann, MessageChunk(content=text("I run the tests of the parser alone.")))
+    await run_command(fleet, ann, "pytest -q tests/test_parser.py", "collected 14 items\n", None)
+    await fleet.tell(ann, SessionEnded(how="broken", reason="claude ended with exit code 137"))
+
+
+@state(_interrupted)
+async def talk_with_interrupted_calls(stage: Stage) -> None:
+    await stage.press("ctrl+n")
+    await stage.until("make test", "interrupted", "exit code 137", "ctrl+r")
 
 
 @state(_ended)

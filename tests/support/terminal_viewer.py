@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Self
 
-from quarterdeck.fleet.api import FleetTerminals
+from quarterdeck.fleet.terminals.api import FleetTerminals
 from quarterdeck.terminal.emulator import Emulator, open_emulator
 from quarterdeck.terminal.viewer_events import (
     TerminalDrawn,

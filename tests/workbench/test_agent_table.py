@@ -155,7 +155,7 @@ def test_a_person_chooses_the_columns():
     assert shown == ["name", "cost", "branch"]
     assert [column.name for column, _, _ in place_columns(80, ("cost",))] == ["name", "cost"]
     usual = {column.name for column, _, _ in place_columns(200)}
-    assert set(COLUMNS) == {*usual, "conflicts", "plan"}
+    assert set(COLUMNS) == {*usual, "conflicts", "plan", "budget"}
     urgent = [column.name for column, _, _ in place_columns(120, (), ("conflicts",))]
     assert "conflicts" in urgent and "conflicts" not in usual
 
@@ -189,10 +189,10 @@ async def test_a_click_on_a_name_of_a_column_sorts_by_it():
     store = roster(agent("zoe"), agent("ann"))
     async with Alone(store).run_test(size=(80, 10)) as pilot:
         await until(pilot, lambda: "zoe" in screen_text(pilot.app))
-        await pilot.click(AgentTable, offset=(3, 0))
+        await pilot.click(AgentTable, offset=(5, 0))
         assert names(store) == ["ann", "zoe"]
         assert "agent▾" in screen_text(pilot.app)
-        await pilot.click(AgentTable, offset=(3, 0))
+        await pilot.click(AgentTable, offset=(5, 0))
         assert names(store) == ["zoe", "ann"]
 
 
@@ -545,7 +545,7 @@ async def test_cards_become_rows_where_there_is_no_room_for_them():
         await until(pilot, lambda: screen_text(pilot.app).count("opus") == 10)  # on second lines
         await pilot.resize_terminal(60, 12)
         await until(pilot, lambda: screen_text(pilot.app).count("opus") == 0)
-        assert sum("● a" in line for line in texts(pilot.app)) == 10
+        assert sum("● " in line and " a" in line for line in texts(pilot.app)) == 10
         await pilot.resize_terminal(120, 40)
         await until(pilot, lambda: "context" in texts(pilot.app)[0])
 
@@ -583,3 +583,86 @@ async def test_the_grouping_is_changed_with_a_key_and_kept(tmp_path: Path):
         await until(pilot, lambda: app.context.roster.query.group == "project")
         await pilot.press(*"/group nonsense", "enter")
         await until(pilot, lambda: any("cannot group" in n.message for n in app._notifications))
+
+
+async def test_a_number_goes_to_an_agent_of_the_list_from_the_input_and_what_follows_is_for_it(
+    tmp_path: Path,
+):
+    fleet = FakeFleet()
+    sessions = [await begin(fleet, f"agent{number}") for number in range(11)]
+    async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
+        await until(pilot, lambda: app.context.shown == sessions[0])
+        app.context.roster.sort("need", is_reversed=True)  # the list as it is on the screen
+        await pilot.press("a", "alt+3", "b")
+        assert app.context.shown == sessions[8]
+        assert app.main.chat.text == "b"
+        await pilot.press("alt+9", "alt+0")
+        assert app.context.shown == sessions[2]
+        await pilot.press("f2", "alt+1", "c")  # from the list, too, into the chat
+        assert app.context.shown == sessions[10] and app.main.chat.text == "c"
+        lines = {line.split()[2]: line for line in screen_text(app).split("\n") if " agent" in line}
+        assert "● 1 agent10" in lines["agent10"] and "● 9 agent2" in lines["agent2"]
+        assert "●   agent1 " in screen_text(app) and "●   agent0 " in screen_text(app)
+
+
+async def test_a_number_beyond_the_list_and_a_number_in_a_dialog_do_nothing(tmp_path: Path):
+    fleet = FakeFleet()
+    first, second = await begin(fleet, "ann"), await begin(fleet, "bob")
+    async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
+        await until(pilot, lambda: app.context.shown == first)
+        await pilot.press("alt+3")
+        assert app.context.shown == first
+        await pilot.press("f1")
+        await until(pilot, lambda: len(app.screen_stack) == 2)
+        assert "alt+1 … alt+9" in screen_text(app)
+        await pilot.press("alt+2", "escape")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        assert app.context.shown == first
+        await pilot.press(*"/agent bob", "enter")
+        await until(pilot, lambda: app.context.shown == second)
+        await pilot.press(*"/agent 1", "enter")
+        await until(pilot, lambda: app.context.shown == first)
+        await pilot.press(*"/agent 7", "enter")
+        await until(pilot, lambda: "no agent '7' in the list" in screen_text(app))
+
+
+async def test_a_number_goes_to_the_chat_that_has_the_agent_as_its_own(tmp_path: Path):
+    fleet = FakeFleet()
+    first, second = await begin(fleet, "ann"), await begin(fleet, "bob")
+    async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
+        await until(pilot, lambda: app.context.shown == first)
+        await pilot.press(*"/split right chat agent=bob", "enter")
+        await until(pilot, lambda: len(list(app.main.chats())) == 2)
+        await pilot.press("alt+1", "a", "alt+2", "b")
+        assert app.context.shown == first
+        assert app.main.panel.session == second and app.main.panel.chat.text == "b"
+
+
+async def test_a_number_is_for_the_home_screen_while_that_is_shown(tmp_path: Path):
+    fleet = FakeFleet()
+    first, _ = await begin(fleet, "ann"), await begin(fleet, "bob")
+    async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
+        await until(pilot, lambda: app.context.shown == first)
+        assert "2 bob" in screen_text(app)
+        app.context.go_home()
+        await until(pilot, lambda: app.main.panel.is_home)
+        assert "2 bob" not in screen_text(app)
+        home = app.main.panel.home
+        assert home is not None
+        await until(pilot, lambda: len(home._recent) == 2)
+        wanted = home._recent[1].info  # the newest is first there
+        assert wanted is not None
+        await pilot.press("alt+2")
+        await until(pilot, lambda: not app.main.panel.is_home)
+        assert app.context.shown == wanted.session != app.context.roster.agents[1].session
+
+
+@pytest.mark.parametrize("width", [20, 39, 46, 60, 80, 130])
+def test_numbers_keep_lines_within_their_width(width: int):
+    table = AgentTable(
+        roster(agent("lead", needs_person=True), agent("bob", state="running"), agent("日本語")),
+        lambda: 5 * SECOND,
+    )
+    lines = [line for _, line in table.rows(width)]
+    assert all(width_of(line) <= width for line in lines)
+    assert any(" 2 " in text_of(line) for line in lines) == (width >= 40)

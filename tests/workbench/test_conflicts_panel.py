@@ -91,6 +91,17 @@ async def test_a_cell_lists_its_files_and_enter_reviews_one(tmp_path: Path):
         assert (wanted[0].command, wanted[0].words) == ("review", f"{API} src/router.py")
 
 
+async def test_the_cursor_shows_where_the_focus_is(tmp_path: Path):
+    fleet = FakeFleet()
+    fleet.conflict_report = report()
+    async with alone("conflicts", desk_in(tmp_path, fleet)) as (panel, app, pilot):
+        await until_shown(app, pilot, "[⚠ 2]")
+        app.screen.set_focus(None)
+        await until(pilot, lambda: "[⚠ 2]" not in shown(app))
+        app.screen.set_focus(panel.matrix)  # what is shown came before the focus
+        await until_shown(app, pilot, "[⚠ 2]")
+
+
 async def test_files_of_a_cell_are_chosen_one_by_one(tmp_path: Path):
     fleet = FakeFleet()
     fleet.conflict_report = report()

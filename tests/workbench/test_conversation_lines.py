@@ -131,7 +131,7 @@ def content(words: str) -> tuple[ContentItem, ...]:
         ("weather in Bern", {"kind": "other", "name": "mcp"}, "✓ mcp weather in Bern"),
         ("Fetch https://x.org", {"kind": "fetch", "end": "failed", "reason": "no route"},
          "✗ fetched https://x.org"),
-        ("Edit a.py", {"kind": "edit", "end": "cancelled"}, "⊘ edited a.py"),
+        ("Edit a.py", {"kind": "edit", "end": "cancelled"}, "⊘ edited a.py  interrupted"),
         ("one\ntwo", {"kind": "execute"}, "✓ one …"),
     ],
 )  # fmt: skip
@@ -218,6 +218,14 @@ def test_a_command_shows_its_last_lines_live_five_when_it_failed_and_none_when_i
     assert good.text().split("\n")[0].startswith("✓ make  20 lines") and len(good.lines()) == 1
     good.store.unfold_all(True)
     assert "row 0\n" in good.text()
+
+
+def test_what_a_program_put_at_its_right_edge_stays_in_view():
+    row = "tests/test_parser.py .....F" + " " * 60 + "[100%]"
+    lines = Talk().command("pytest", f"{row}\nmore\n", 1).text().split("\n")
+    assert lines[1].strip() == "tests/test_parser.py .....F  [100%]"
+    short = Talk().command("make", "name      size\n", 1).text().split("\n")
+    assert short[1].strip() == "name      size"
 
 
 def test_what_sums_a_command_up_stands_in_its_line_and_only_there():
@@ -427,7 +435,7 @@ def test_a_sub_agent_is_a_card_with_what_it_did_last():
     shown = [line.split("  0")[0].rstrip() for line in talk.text().split("\n")]
     assert shown == [
         "● agent find callers  2 calls", "│ ✓ searched 'parse'", "│ ● reading a.py",
-        "● agent find tests", "│", "│ three of them",
+        "● agent find tests", "│ three of them",
     ]  # fmt: skip
 
 
@@ -463,6 +471,13 @@ def test_the_end_of_a_turn_says_what_exists():
     assert talk.text().split("\n")[-1] == "0.5s"
     talk.add(TurnStarted(), TurnEnded(stop="failed", reason="no credit"))
     assert talk.text().split("\n")[-1] == "✗ the turn ended: failed: no credit · 0.5s"
+
+
+def test_a_turn_that_was_interrupted_says_so_by_that_word():
+    talk = Talk().add(TurnStarted()).call("make", kind="execute", end="cancelled")
+    lines = talk.add(TurnEnded(stop="cancelled")).text().split("\n")
+    assert lines[0].startswith("⊘ make  interrupted")
+    assert lines[-1].startswith("⊘ interrupted · ")
 
 
 @pytest.mark.parametrize("is_late", [False, True])
@@ -511,7 +526,8 @@ def test_a_plan_of_200_steps_shows_where_it_stands():
 def test_a_prompt_is_quiet_and_has_its_time_at_the_right():
     talk = Talk().add(Prompted(content=(text("word " * 60),), message=MessageId("m")), after=60)
     for width in (20, 60, 200):
-        lines = talk.lines(width)
+        above, *lines = talk.lines(width)
+        assert not above  # the first stands apart from the head, which has the same ground
         assert all(width_of(line) == width for line in lines)  # its ground is a block
         assert text_of(lines[0]).startswith("❯ word") and len(text_of(lines[1]).rstrip()) <= 100
         assert (text_of(lines[0])[-3] == ":") is (width >= 30)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from quarterdeck.fleet.review.patch import PatchFile, parse_patch
 from quarterdeck.workbench.panels.diff import ChangesQuery, file_row, patch_page, read_changes
 from quarterdeck.workbench.panels.tree_model import parse_status, read_status_marks
-from quarterdeck.workbench.rendering.lines import text_of
+from quarterdeck.workbench.rendering.lines import text_of, width_of
 from quarterdeck.workbench.sanitize import sanitize_text
 from quarterdeck.workbench.widgets.lines_view import ROLES
 from tests.support.hostile_text import hostile_strings
@@ -110,7 +110,8 @@ def test_a_work_tree_against_its_last_commit(repository: Path):
     assert len(page.files) == len(changes.files) and len(page.places) == len(page.lines)
     whole = "\n".join(text_of(line) for line in page.lines)
     assert "new\\n\\u202efile.py" in whole and "binary" in whole and "\u202e" not in whole
-    assert {role for line in page.lines for _, role in line} <= set(ROLES)
+    roles = {role for line in page.lines for _, role in line}
+    assert {part for role in roles for part in role.split("/")} <= set(ROLES)
 
 
 def test_one_file_another_base_and_white_space(repository: Path):
@@ -179,3 +180,12 @@ def test_hostile_names_and_lines_stay_literal():
         for line in [*patch_page(files).lines, *(file_row(file, 30) for file in files)]:
             shown = text_of(line)
             assert sanitize_text(shown) == shown and "\n" not in shown
+
+
+def test_changed_lines_stand_on_the_ground_of_their_sign_and_counts_below_each_other():
+    patch = "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@\n a = 0\n-x = 1\n+x = 2\n"
+    (file,) = parse_patch(patch)
+    page = patch_page([file])
+    grounds = [{role.partition("/")[2] for _, role in line[2:]} for line in page.lines[2:5]]
+    assert grounds == [{""}, {"diff-line-removed"}, {"diff-line-added"}]
+    assert width_of(file_row(file, 40)) == 40 and text_of(file_row(file, 40)).endswith(" +1 −1")

@@ -46,6 +46,22 @@ async def test_what_is_typed_is_marked_kept_and_saved(tmp_path: Path):
         await until(pilot, lambda: not panel.is_dirty)
 
 
+async def test_copies_are_kept_where_this_workbench_keeps_its_files(tmp_path: Path):
+    """The demo has places of its own; what is typed there is not for the person's next editor."""
+    path, state = tmp_path / "a.txt", tmp_path / "demo" / "state"
+    path.write_text("one\n")
+    desk = desk_in(tmp_path)
+    desk.discovery.places = Places.find({"QUARTERDECK_HOME": str(tmp_path / "demo")})
+    async with alone("editor", desk, {"path": "a.txt"}) as (_, app, pilot):
+        await until_shown(app, pilot, "one", "1:1")
+        await pilot.press(*"new ")
+        own = UnsavedCopies(state / COPIES)
+        async with asyncio.timeout(SOON):
+            while await asyncio.to_thread(own.find, str(path)) is None:
+                await asyncio.sleep(0.02)
+        assert await kept_text(path) is None
+
+
 async def test_a_copy_that_a_crash_left_is_offered(tmp_path: Path):
     path = tmp_path / "a.txt"
     path.write_text("on disk\n")

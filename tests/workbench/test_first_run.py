@@ -176,10 +176,14 @@ async def test_who_types_goes_on_typing_and_decides_nothing(
 
 async def test_a_workspace_without_such_files_asks_nothing(ground: Ground):
     async with opened_on(ground) as (app, pilot):
-        await pilot.pause(0.1)
+        await until(pilot, lambda: app.focused is not None)
         assert len(app.screen_stack) == 1
-        await pilot.press(*"/trust", "enter")
-        await until(pilot, lambda: "nothing to trust" in screen_text(app))
+        await pilot.press(*"/trust")
+        await until(pilot, lambda: "❯ /trust" in screen_text(app))
+        await pilot.press("enter")
+        # The length of the path decides where the words are wrapped.
+        words = ("no settings", "or instructions;", "nothing to trust")
+        await until(pilot, lambda: any(one in screen_text(app) for one in words))
 
 
 async def test_hostile_names_do_nothing_to_the_question(ground: Ground):

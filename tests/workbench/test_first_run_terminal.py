@@ -140,10 +140,19 @@ def allow(screen: Pane, heading: str) -> None:
         screen.press("C-g")
         with suppress(AssertionError):
             screen.shows("esc later", 1.0)
-    time.sleep(QUIET + 0.2)
-    before = screen.text()
-    screen.press("y")
-    soon(lambda: screen.text() != before, what=before)
+    # A key that comes while the request is being drawn decides nothing; then it is pressed again.
+    for _ in range(10):
+        time.sleep(QUIET + 0.2)
+        screen.press("y")
+        with suppress(AssertionError):
+            soon(lambda: not is_asked(screen, heading), 8.0)
+            return
+    raise AssertionError(f"it is still asked: {heading}\n{screen.text()}")
+
+
+def is_asked(screen: Pane, heading: str) -> bool:
+    """Whether the card of a request is on the screen, with its heading in the frame."""
+    return f"─ {heading}" in screen.text()
 
 
 def type_line(screen: Pane, words: str) -> None:
@@ -156,8 +165,8 @@ def skip_to_end(screen: Pane, until: str) -> None:
     """Press f12 once for each caption, and again if nothing comes of it, until it has ended."""
     seen: set[str] = set()
     waits = re.compile("demo 1/7|They go on|It merges|merges main")
-    last, pressed = "", 0.0
-    for _ in range(200):
+    last, pressed, until_when = "", 0.0, time.monotonic() + 150.0
+    while time.monotonic() < until_when:
         text = screen.text()
         if "left with" in text:
             break

@@ -13,7 +13,8 @@ from textual.geometry import Region
 from textual.strip import Strip
 
 from quarterdeck.terminal.emulator import open_emulator
-from quarterdeck.workbench.frame_diff import FrameDiff, ReliableCompositor, _change_style
+from quarterdeck.workbench.frame_diff import FrameDiff, _change_style
+from quarterdeck.workbench.textual_fixes import ReliableCompositor
 from quarterdeck.workbench.widgets.bars import AgentBar
 from tests.support.memory_fleet import FakeFleet
 from tests.support.workbench_app import opened, screen_text, until

@@ -54,7 +54,7 @@ async def test_a_small_place_and_hostile_titles(tmp_path: Path):
     async with alone("history", desk_in(lab), size=(20, 5)) as (panel, app, pilot):
         panel.environment = {"HOME": str(home)}
         await pilot.press("r")
-        await until_shown(app, pilot, "6 ses", "cla \\x1b[31m evi", "cod scene:shell")
+        await until_shown(app, pilot, "history", "cla \\x1b[31m evi", "cod scene:shell")
         assert not set("\x1b\u202e") & set(shown(app))
 
 

@@ -32,8 +32,9 @@ from quarterdeck.workbench.stores.home import (
     MOST_RECENT,
     TIPS,
     HomeStore,
+    ProjectCommit,
     ProjectState,
-    choose_tip,
+    choose_tips,
     list_recent_sessions,
     look_at_project,
     read_mode,
@@ -177,7 +178,7 @@ async def test_the_list_of_other_agents_opens_with_a_key(tmp_path: Path):
 
 
 async def test_a_session_of_ours_is_resumed_with_one_key(tmp_path: Path):
-    fleet = await past_fleet(7)
+    fleet = await past_fleet(11)
     in_project(fleet, tmp_path)
     first = max(fleet.infos.values(), key=lambda info: info.updated)
     await fleet.append(first.session, SessionChanged(archived=True))
@@ -238,7 +239,8 @@ def test_recent_sessions_are_those_of_the_project_newest_first_and_none_twice():
     ]
     found = list_recent_sessions(agents, past, ["/w/p"])
     assert [one.title for one in found] == ["b", "theirs", "a"]
-    assert len(list_recent_sessions([agent(f"{n}") for n in range(9)], past, ["/w/p"])) == 5
+    many = [agent(f"{n}") for n in range(12)]
+    assert len(list_recent_sessions(many, past, ["/w/p"])) == MOST_RECENT
 
 
 async def test_agents_that_live_are_shown_and_home_is_a_command_away(tmp_path: Path):
@@ -334,7 +336,8 @@ def test_tips_change_and_name_the_keys_that_count():
             assert find_command_key(context, tip.command), tip
 
     def tips() -> list[str]:
-        return [choose_tip(n, lambda name: find_command_key(context, name)) for n in range(40)]
+        find = lambda name: find_command_key(context, name)  # noqa: E731
+        return [choose_tips(n, find)[0] for n in range(40)]
 
     assert all(one != after for one, after in zip(tips(), tips()[1:], strict=False))
     assert any("ctrl+g answers" in tip for tip in tips())
@@ -352,13 +355,18 @@ def test_the_project_is_clean_has_changes_or_is_no_repository(tmp_path: Path):
         subprocess.run(["git", *told, *words], cwd=tmp_path, check=True, capture_output=True)
 
     git("init")
+    assert look_at_project(tmp_path).commits == ()
     (tmp_path / "a").write_text("1")
     git("add", ".")
     git("commit", "-m", "one")
-    assert look_at_project(tmp_path) == ProjectState(root=str(tmp_path), branch="main", changed=0)
+    clean = look_at_project(tmp_path)
+    (commit,) = clean.commits
+    assert clean == ProjectState(root=str(tmp_path), branch="main", changed=0, commits=(commit,))
+    assert commit.subject == "one" and commit.id and commit.time > 0
     (tmp_path / "a").write_text("2")
     (tmp_path / "b c").write_text("2")
-    assert look_at_project(tmp_path).changed == 2
+    dirty = look_at_project(tmp_path)
+    assert dirty.changed == 2 and dirty.files == (("M", "a"), ("?", "b c"))
 
 
 def page(**facts) -> HomePage:
@@ -383,7 +391,7 @@ def test_the_page_fits_every_width_and_shows_no_foreign_control(width: int):
     agents = [agent(f"{n}", title=evil, agent=evil, updated=n) for n in range(5)]
     for step in (None, *FIRST_STEPS):
         shown = page(
-            discovery=DiscoveryStore(found=found), step=step, tip=evil,
+            discovery=DiscoveryStore(found=found), step=step, tips=[evil] * 4,
             recent=list_recent_sessions(agents, [], ["/w"]),
         )  # fmt: skip
         lines = [head_line(shown, width), *(line for _, line in home_lines(shown, max(20, width)))]
@@ -401,6 +409,43 @@ def test_review_is_offered_only_where_something_is_uncommitted():
     nothing = [key for key, _ in home_lines(page(discovery=DiscoveryStore(
         found=MachineDiscovery())), 80)]  # fmt: skip
     assert [key for key in nothing if key and key != "a"] == ["d"]
+
+
+def full_page(height: int) -> HomePage:
+    commits = tuple(
+        ProjectCommit(id=f"abc{n}", subject=f"Change number {n}", time=0) for n in range(5)
+    )
+    files = tuple(("M", f"src/file{n}.py") for n in range(8))
+    project = ProjectState(root="/", branch="main", changed=12, files=files, commits=commits)
+    return page(
+        home=HomeStore(project=project, past=()), height=height, tips=["one", "two", "three"],
+        discovery=DiscoveryStore(found=MachineDiscovery(keys=("A_KEY",), key_names=("A_KEY",))),
+        recent=list_recent_sessions([agent(f"{n}", updated=n) for n in range(9)], [], ["/w"]),
+    )  # fmt: skip
+
+
+def test_more_is_shown_where_there_is_room_and_nothing_scrolls_at_80x24():
+    small = home_lines(full_page(19), 80)
+    assert len(small) <= 19
+    keys = {key for key, _ in small if key}
+    assert {"1", "5", "f", "r", "d"} <= keys and not keys & {"6", "e"}
+    assert not any("Last commits" in text_of(line) for _, line in small)
+    large = home_lines(full_page(36), 120)
+    words = [text_of(line).rstrip() for _, line in large]
+    assert 26 <= len(large) <= 36
+    assert {"7", "e", "b", "t"} <= {key for key, _ in large}
+    assert " Last commits" in words and any("Change number 2" in line for line in words)
+    assert " Uncommitted  12" in words and any(line.endswith("9 more") for line in words)
+    assert sum(line.startswith(" •") for line in words) == 2
+
+
+def test_what_changed_stands_beside_what_can_be_chosen_on_a_wide_screen():
+    wide = home_lines(full_page(46), 200)
+    words = [text_of(line) for _, line in wide]
+    (beside,) = [line for line in words if "Uncommitted" in line]
+    assert beside.strip().startswith("Agents here")
+    assert any("Change number 0" in line for line in words)
+    assert all(width_of(line) <= 200 for _, line in wide) and len(wide) <= 46
 
 
 @pytest.mark.parametrize("size", [*SIZES, (20, 5), (400, 100)], ids=str)

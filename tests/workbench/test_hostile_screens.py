@@ -12,15 +12,9 @@ from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from quarterdeck.fleet.api import (
-    AgentInfo,
-    FleetStatus,
-    InboxItem,
-    QueuedPrompt,
-    SpawnOptions,
-    TerminalInfo,
-)
+from quarterdeck.fleet.api import AgentInfo, FleetStatus, InboxItem, QueuedPrompt, SpawnOptions
 from quarterdeck.fleet.permissions.workspace_trust import TrustEffect, WorkspaceTrust
+from quarterdeck.fleet.terminals.api import TerminalInfo
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (

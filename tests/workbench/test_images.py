@@ -2,17 +2,20 @@
 
 import asyncio
 import contextlib
-import importlib.util
 import random
 import struct
+import sys
 import zlib
+from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from textual.selection import Selection
 
+from quarterdeck.fleet.errors import NoHostError
 from quarterdeck.wire.content import EmbeddedResource, ImageContent, ResourceContents, text
 from quarterdeck.wire.conversation import ImagePart, TextPart, ToolResultPart
 from quarterdeck.wire.events import MessageChunk, Prompted, ToolCallEnded, ToolCallStarted
@@ -37,15 +40,21 @@ from tests.support.png_images import (
 )
 from tests.support.screen_strips import render_screen
 from tests.support.staged_workbench import staged
-from tests.support.workbench_app import screen_text, until
-
-HAS_PILLOW = importlib.util.find_spec("PIL") is not None
-alone = pytest.mark.skipif(HAS_PILLOW, reason="Pillow reads it")
+from tests.support.workbench_app import LostFleet, begin, opened, screen_text, until
 
 
 @pytest.fixture(autouse=True)
 def nothing_kept():
     rasters._kept.clear()
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Pillow is not there."""
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    rasters._has_pillow.cache_clear()
+    yield
+    rasters._has_pillow.cache_clear()
 
 
 def build(*events: object) -> BlockBuilder:
@@ -117,7 +126,7 @@ def _sized(width: int, height: int) -> bytes:
     return PNG_HEAD + head + make_chunk(b"IDAT", zlib.compress(bytes(1_000)))
 
 
-@alone
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize(
     ("data", "why"),
     [
@@ -162,6 +171,19 @@ def test_images_that_were_read_are_kept_but_not_without_end():
 @settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_no_bytes_raise_anything_else(data: st.DataObject):
+    _draw_damaged(data)
+
+
+@pytest.mark.usefixtures("alone")
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.data())
+def test_no_bytes_raise_anything_else_without_pillow(data: st.DataObject):
+    _draw_damaged(data)
+
+
+def _draw_damaged(data: st.DataObject) -> None:
     good = bytearray(picture_of_a_sunset(16, 12))
     for _ in range(data.draw(st.integers(1, 6))):
         good[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
@@ -189,19 +211,46 @@ def test_a_raster_is_scaled_by_the_mean():
     assert board.scale(8, 4).pixels[:6] == bytes(6)
 
 
-@pytest.mark.skipif(not HAS_PILLOW, reason="Pillow is not installed")
-@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP"])
-def test_pillow_reads_the_others(kind: str):
-    from io import BytesIO
-
+def save_photo(kind: str, size: tuple[int, int] = (300, 200)) -> bytes:
     from PIL import Image
 
     file = BytesIO()
-    Image.new("RGB", (300, 200), (200, 40, 40)).save(file, kind)
-    read = load_raster(encode_png(file.getvalue()))
+    Image.new("RGB", size, (200, 40, 40)).save(file, kind)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP"])
+def test_pillow_reads_the_others(kind: str):
+    photo = save_photo(kind)
+    read = load_raster(encode_png(photo))
     assert read.width == 160 and abs(read.pixels[0] - 200) < 6
     with pytest.raises(ImageError):
-        load_raster(encode_png(file.getvalue()[:60]))
+        load_raster(encode_png(photo[:60]))
+
+
+@pytest.mark.parametrize("seen", [2, 6, 0, 4])
+def test_pillow_and_we_read_the_same_pixels(seen: int):
+    channels = {0: 1, 2: 3, 4: 2, 6: 4}[seen]
+    data = make_png(
+        12, 8, lambda x, y: [20 * x + y, 10 * y, 7 * x, 255][: channels - (seen == 4)]
+        + [255] * (seen == 4), colour=seen,
+    )  # fmt: skip
+    assert rasters._read_by_pillow(data).pixels == rasters._read_png(data).pixels
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "not readable as an image"),
+        (b"GIF89a\x10\x00\x20\x00", "damaged|not readable"),
+        (_sized(0, 5), "has no pixels|not readable"),
+        (_sized(30_000, 30_000), "too large to draw"),
+        (picture_of_a_sunset()[:300], "incomplete|damaged"),
+    ],
+)
+def test_what_pillow_cannot_draw_says_why(data: bytes, why: str):
+    with pytest.raises(ImageError, match=why):
+        load_raster(encode_png(data))
 
 
 # Blocks
@@ -252,7 +301,7 @@ def test_images_of_a_call_are_those_it_reported_last():
     assert isinstance(block, ToolBlock) and block.texts == ("done",) and len(block.images) == 1
 
 
-@alone
+@pytest.mark.usefixtures("alone")
 def test_without_pillow_a_photo_is_one_line_that_says_what_it_is():
     photo = ImageContent(data="/9j/4AAEYWL/wAARCAAQACAAAAAAAAAAAAA=", mime_type="image/jpeg")
     (block,) = build(MessageChunk(content=photo, message=MessageId("m"))).blocks
@@ -311,3 +360,43 @@ async def test_pictures_are_not_copied_with_the_text_around_them(tmp_path: Path)
         await until(stage.pilot, lambda: screen_text(stage.app).count("▀" * 20) == 12 + 4)
         found = stage.app.main.transcript.get_selection(Selection(None, None))
         assert found is not None and "sunset.png" in found[0] and "▀" not in found[0]
+
+
+class AwayFleet(LostFleet):
+    """While its host is away, nothing can be read."""
+
+    asked = 0
+
+    async def read(self, agent: str | None, **where: int | None) -> list[Record]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        self.asked += 1
+        if self.is_gone:
+            raise NoHostError("no host is running")
+        return await super().read(agent, **where)  # pyright: ignore[reportArgumentType]
+
+
+async def test_an_image_that_is_looked_at_while_the_host_is_away_is_a_line_and_comes_later(
+    tmp_path: Path,
+):
+    fleet = AwayFleet()
+    session = await begin(fleet, "ann")
+    shot = image(picture_of_a_sunset(64, 40))
+    await fleet.append(session, MessageChunk(content=shot, message=MessageId("m")))
+    for number in range(60):
+        words = (text(f"prompt {number}"),)
+        await fleet.append(session, Prompted(content=words, message=MessageId(f"p{number}")))
+    async with opened(fleet, tmp_path, (100, 30)) as (app, pilot):
+        await until(pilot, lambda: "prompt 59" in screen_text(app))
+        await fleet.lose()
+        await until(pilot, lambda: app.context.host == "lost")
+        app.main.transcript.action_start()
+        await until(pilot, lambda: "not loaded while the host is away" in screen_text(app))
+        asked = fleet.asked
+        for _ in range(5):
+            app.main.transcript.refresh()
+            await pilot.pause(0.05)
+        assert fleet.asked == asked  # it is not asked for again and again
+        assert not list(app._notifications)
+        fleet.is_gone = False
+        app.feed.start_host()
+        await until(pilot, lambda: "▀" * 10 in screen_text(app))
+        assert "not loaded" not in screen_text(app)

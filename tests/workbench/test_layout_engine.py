@@ -7,20 +7,25 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.pilot import Pilot
 from textual.widgets import TextArea
 
 from quarterdeck.config.places import Places
+from quarterdeck.fleet.api import AgentInfo
 from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.wire.ids import SessionId
 from quarterdeck.workbench.app import Workbench
-from quarterdeck.workbench.context import WorkbenchContext
+from quarterdeck.workbench.context import AgentPlaces, WorkbenchContext
 from quarterdeck.workbench.drafts import Drafts
 from quarterdeck.workbench.layout.panel_set import UnsavedPanelsError
 from quarterdeck.workbench.layout.spec import LayoutError, dump_layout, panels_of
 from quarterdeck.workbench.panels.kinds import KINDS, PanelKind
 from quarterdeck.workbench.panels.panel import Panel, PanelOptions
+from quarterdeck.workbench.preferences.store import Preferences
 from quarterdeck.workbench.screens.key_guard import QUIET
+from quarterdeck.workbench.stores.roster import RosterStore
 from tests.support.memory_fleet import FakeFleet
 from tests.support.workbench_app import begin, opened, say, screen_text, until
 
@@ -244,6 +249,22 @@ async def test_the_last_chat_cannot_be_closed(tmp_path: Path):
         await app.screen_controller.call("close_panel", {"panel": "chat"})
         with pytest.raises(LayoutError, match="last chat"):
             await app.screen_controller.call("close_tab", {"tab": 2})
+
+
+async def test_when_a_tab_is_closed_the_focus_is_where_it_was_before_at_once(tmp_path: Path):
+    """Keys that come before the next frame are meant for it already."""
+    async with opened(FakeFleet(), tmp_path, (120, 40)) as (app, pilot):
+        await put(app, layout(beside(panel("chat"), panel("right", "chat"))))
+        view = app.main.view
+        view.enter("right")
+        await pilot.pause()
+        await app.screen_controller.call("open_tab", {"root": panel("note")})
+        await until(pilot, lambda: view.panels["note"].has_focus_within)
+        await app.screen_controller.call("close_panel", {"panel": "note"})
+        assert view.panels["right"].has_focus_within
+        view.enter("chat")  # the person goes elsewhere: what comes late does not take it back
+        await pilot.pause()
+        assert view.panels["chat"].has_focus_within
 
 
 async def test_chats_have_an_agent_a_draft_and_keys_each(tmp_path: Path):
@@ -546,6 +567,90 @@ async def test_files_open_where_the_like_is_open_already(tmp_path: Path, size: t
         app.action_command("open-file", "missing.py")
         await until(pilot, lambda: "no file" in " ".join(screen_text(app).split()))
         assert [p.id for p in panels_of(view.spec)][-4:] == ["file", "editor", "markdown", "diff"]
+
+
+def sessions_of(app) -> list[object]:
+    return [one.session for one in app.main.chats()]
+
+
+async def test_a_grid_shows_different_agents_those_that_need_you_first(tmp_path: Path):
+    fleet = FakeFleet()
+    ids = {name: await begin(fleet, name) for name in ("ann", "bob", "cleo", "dan", "eve")}
+    fleet.infos[ids["eve"]] = replace(fleet.infos[ids["eve"]], state="waiting", needs_person=True)
+    async with opened(fleet, tmp_path, (120, 50)) as (app, pilot):
+        await until(pilot, lambda: app.context.shown == ids["eve"])
+        await app.screen_controller.call("load_layout", {"name": "grid"})
+        await until(pilot, lambda: len(sessions_of(app)) == 4)
+        assert sessions_of(app) == [ids[one] for one in ("eve", "ann", "bob", "cleo")]
+
+        # The next agent is where its chat is; one without a chat comes into the first.
+        for name, place in (("ann", 1), ("bob", 2), ("cleo", 3), ("dan", 0), ("eve", 0)):
+            await pilot.press("ctrl+n")
+            assert app.context.agent is not None and app.context.agent.name == name
+            assert list(app.main.chats()).index(app.main.panel) == place
+            assert len(set(sessions_of(app))) == 4
+
+        # One that is selected elsewhere is shown once: the chat that had it takes another.
+        app.context.select(ids["bob"])
+        assert sessions_of(app) == [ids[one] for one in ("bob", "ann", "eve", "cleo")]
+
+        # One that has ended stays; one that is archived does not.
+        await fleet.close(ids["ann"])
+        app.feed.refresh()
+        await until(pilot, lambda: not app.context.roster.find(ids["ann"]).is_live)
+        assert sessions_of(app)[1] == ids["ann"]
+        await fleet.archive(ids["ann"])
+        app.feed.refresh()
+        await until(pilot, lambda: sessions_of(app)[1] == ids["dan"])
+        kept = app.workspace.capture().states
+        assert kept["chat-2"]["agent"] == ids["dan"]
+
+
+async def test_a_free_chat_of_a_grid_says_what_comes_and_takes_the_agent_that_starts_there(
+    tmp_path: Path,
+):
+    fleet, looks = FakeFleet(), Preferences()
+    looks.choices.spawns["/work/project"] = {"agent": "claude", "mode": "ask"}
+    ann = await begin(fleet, "ann")
+    async with opened(fleet, tmp_path, (120, 50), looks=looks) as (app, pilot):
+        await until(pilot, lambda: app.context.shown == ann)
+        await app.screen_controller.call("load_layout", {"name": "grid"})
+        await until(pilot, lambda: screen_text(app).count("The next agent appears here.") == 3)
+        assert sessions_of(app) == [ann, None, None, None]
+        app.main.view.enter("chat-3")
+        await until(pilot, lambda: app.main.panel.id == "panel-chat-3")
+        await pilot.press(*"do it", "enter")
+        await until(pilot, lambda: len(fleet.infos) == 2)
+        new = next(one for one in fleet.infos if one != ann)
+        await until(pilot, lambda: sessions_of(app) == [ann, None, new, None])
+        await until(pilot, lambda: app.context.roster.find(new) is not None)
+        assert sessions_of(app) == [ann, None, new, None] and app.context.shown == ann
+        bob = await begin(fleet, "bob")  # by someone else: into the first that is free
+        await until(pilot, lambda: sessions_of(app) == [ann, bob, new, None])
+
+
+async def test_chats_with_agents_shown_nowhere_else_show_the_same_after_a_restart():
+    store = roster_of("ann", "bob", "cleo")
+    places = AgentPlaces()
+    places.put("two", SessionId("s-cleo"))
+    for panel in ("two", "three"):
+        places.choose(panel, store, SessionId("s-ann"))
+    assert (places.get("two"), places.get("three")) == ("s-cleo", "s-bob")
+    places.put("three", SessionId("s-gone"))  # of an earlier run; the fleet does not know it
+    places.choose("three", store, SessionId("s-ann"))
+    assert places.get("three") == "s-bob"
+    places.release("two")
+    assert not places.has(SessionId("s-cleo"))
+
+
+def roster_of(*names: str) -> RosterStore:
+    store = RosterStore()
+    known = [
+        AgentInfo(session=SessionId(f"s-{name}"), name=name, agent="claude", cwd="/", state="idle")
+        for name in names
+    ]
+    store.replace(known, None)
+    return store
 
 
 async def test_built_in_layouts_can_be_loaded_and_a_grid_shows_several_agents(tmp_path: Path):

@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+from textual.notifications import Notification
+
 from quarterdeck.config.places import Places
 from quarterdeck.workbench.commands.registry import COMMANDS
 from quarterdeck.workbench.context import NoticeStore
@@ -111,9 +113,9 @@ async def test_notices_can_be_read_again(tmp_path: Path):
 def test_only_the_last_notices_are_kept():
     store = NoticeStore(lambda: 0)
     for number in range(500):
-        store.add(f"notice {number}", "information")
+        store.add(Notification(f"notice {number}"))
     rows = store.list_rows()
-    assert len(rows) == NoticeStore.MOST and rows[0][1] == "notice 499"
+    assert len(rows) == NoticeStore.MOST and rows[0][1] == "· notice 499"
 
 
 async def test_help_begins_with_the_keys_of_what_has_the_focus(tmp_path: Path):
@@ -123,9 +125,9 @@ async def test_help_begins_with_the_keys_of_what_has_the_focus(tmp_path: Path):
         for key, title in (("f3", "In the transcript"), ("f2", "In the agent table")):
             await pilot.press(key)
             parts = collect_key_help(app.preferences, app.main)
-            assert parts[0][0] == f"Here: {title}" and parts[0][1]
+            assert parts[0][0] == f"Here, {title[:1].lower()}{title[1:]}" and parts[0][1]
             assert [title for title, _ in parts].count(title) == 0
             assert "Everywhere" in [title for title, _ in parts]
         await pilot.press("f1")
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))
-        await until(pilot, lambda: "Here: In the agent table" in screen_text(app))
+        await until(pilot, lambda: "Here, in the agent table" in screen_text(app))

@@ -8,9 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarterdeck.fleet.api import AgentInfo
-from quarterdeck.wire.ids import SessionId
-from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
 from quarterdeck.workbench.panels import tree_model as tree_model
 from quarterdeck.workbench.panels.markdown import find_links, resolve_link
 from quarterdeck.workbench.panels.notebook import NotebookError, cell_lines, parse_notebook
@@ -27,27 +24,9 @@ from quarterdeck.workbench.panels.system import (
     system_lines,
 )
 from quarterdeck.workbench.panels.tree_model import FileTree, TreeEntry, find_paths, read_directory
-from quarterdeck.workbench.panels.usage import (
-    UsageHistory,
-    compute_shares,
-    draw_bar,
-    draw_columns,
-    draw_gauge,
-    usage_lines,
-)
 from quarterdeck.workbench.rendering.lines import text_of, width_of
 from quarterdeck.workbench.sanitize import sanitize_text
 from tests.support.hostile_text import hostile_strings
-
-
-def agent(name: str, tokens: int, model: str | None = None, updated: int = 0) -> AgentInfo:
-    return AgentInfo(
-        session=SessionId(f"ses_{name}"), name=name, agent="claude", cwd=f"/work/{name}",
-        state="idle", model=model, updated=updated, usage=TokenUsage(input=tokens),
-        cost=Cost(amount=tokens / 1000, currency="USD"), is_live=True,
-        context=ContextUsage(used=95, size=100),
-    )  # fmt: skip
-
 
 # Trees
 
@@ -206,70 +185,12 @@ def test_links_lead_to_files_and_nowhere_else():
 # Figures
 
 
-@settings(deadline=None)
-@given(part=st.floats(-1, 2), width=st.integers(0, 50))
-def test_a_bar_fills_its_cells(part: float, width: int):
-    assert width_of(((draw_bar(part, width), ""),)) == width
-
-
 def test_a_long_path_loses_whole_directories_first():
     assert shorten_path("src/parser.py", 13) == "src/parser.py"
     assert shorten_path("src/parser.py", 12) == "…/parser.py"
     assert shorten_path("a/src/parser.py", 13) == "…/parser.py"
     assert shorten_path("src/parser.py", 7) == "…ser.py" and shorten_path("src/x", 1) == "…"
     assert shorten_path("src/docs/", 4) == "…cs/"
-
-
-def test_bars_and_columns_tell_little_from_nothing():
-    assert draw_bar(0, 4) == "    " and draw_bar(1, 4) == "━━━━" and draw_bar(0.5, 4) == "━━  "
-    assert draw_bar(0.0001, 4) == "╸   " and draw_bar(0.625, 4) == "━━╸ "
-    assert draw_gauge(0.5, 4) == "▓▓░░" and draw_gauge(0.0001, 4) == "▓░░░"
-    assert draw_gauge(0, 4) == "░░░░" and draw_gauge(7.0, 4) == "▓▓▓▓" and draw_gauge(0.5, 0) == ""
-    assert (
-        draw_columns([0, 1, 8], 1) == [" ▁█"]
-        and draw_columns([0, 0], 2) == ["  ", "  "]
-        and draw_columns([], 1) == [""]
-        and draw_columns([8, 4, 1], 2, 2) == ["██    ", "████▂▂"]
-    )
-
-
-def test_shares_by_agent_model_and_day():
-    agents = [agent("a", 10, "m1", 1), agent("b", 30, "m2", 2), agent("c", 25, "m1", 2)]
-    assert [share.name for share in compute_shares(agents, "agent")] == ["b", "c", "a"]
-    models = compute_shares(agents, "model")
-    assert [(share.name, share.tokens, share.count) for share in models] == [
-        ("m1", 35, 2),
-        ("m2", 30, 1),
-    ]
-    days = compute_shares(agents, "day", lambda time: f"day {time}")
-    assert [(share.name, share.tokens) for share in days] == [("day 2", 55), ("day 1", 10)]
-    assert models[0].costs == (("USD", pytest.approx(0.035)),)
-
-
-def test_growth_is_counted_from_the_first_look_and_forgotten_after_an_hour():
-    history, minute = UsageHistory(), 60_000_000
-    history.take([agent("a", 100)], minute)
-    history.take([agent("a", 150), agent("b", 1_000)], minute)
-    history.take([agent("a", 150), agent("b", 1_020)], 3 * minute)
-    assert history.minutes(3 * minute, 3) == [50, 0, 20]
-    history.take([agent("a", 10)], 4 * minute)  # a figure that falls takes nothing back
-    assert history.minutes(4 * minute, 1) == [0]
-    history.take([], 90 * minute)
-    assert sum(history.minutes(90 * minute)) == 0
-
-
-@pytest.mark.parametrize("width", [18, 40, 100])
-def test_pages_of_figures_fit_and_stay_literal(width: int):
-    history = UsageHistory()
-    assert usage_lines([], history, "agent", 0, width)
-    for hostile in hostile_strings(60):
-        one = agent(hostile, 5_000, hostile)
-        for line in usage_lines([one], history, "agent", 0, width, lambda _: "d"):
-            assert width_of(line) <= width and sanitize_text(text_of(line)) == text_of(line)
-    text = "\n".join(
-        text_of(x) for x in usage_lines([agent("ann", 5_000)], history, "agent", 0, 80)
-    )
-    assert "ann" in text and "5.0k" in text and "95 % !" in text and "5.00 $" in text
 
 
 def test_processes_are_added_up_below_the_host():

@@ -44,6 +44,12 @@ def fills(app: App[None], width: int, height: int) -> bool:
     return len(lines) == height and all(cell_len(line) == width for line in lines)
 
 
+def describe(app: App[None], width: int, height: int) -> str:
+    odd = [line for line in shown(app).splitlines() if cell_len(line) != width]
+    sizes = f"app {app.size}, screen {app.screen.size}, wanted {width}x{height}"
+    return "\n".join([sizes, f"{len(shown(app).splitlines())} lines, not as wide:", *odd])
+
+
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - LEFT_OUT))
 async def test_a_panel_lives_through_a_storm_of_sizes(kind: str, tmp_path: Path):
     await asyncio.to_thread(make_files, tmp_path)
@@ -54,7 +60,10 @@ async def test_a_panel_lives_through_a_storm_of_sizes(kind: str, tmp_path: Path)
     async with alone(kind, desk_in(tmp_path, fleet), OPTIONS.get(kind)) as (panel, app, pilot):
         for width, height in SIZES * 2:
             await pilot.resize_terminal(width, height)
-            await until(pilot, lambda w=width, h=height: fills(app, w, h))
+            try:
+                await until(pilot, lambda w=width, h=height: fills(app, w, h))
+            except TimeoutError:
+                raise AssertionError(describe(app, width, height)) from None
         await pilot.press("down", "r", "end", "up")
         assert panel.is_mounted and "\x1b" not in shown(app) and "\u202e" not in shown(app)
 
@@ -93,6 +102,11 @@ def test_facts_stand_at_the_right():
     assert text_of(draw_head("usage", [("3 agents", "faint"), ("all", "faint")], 17)) == (
         "usage    3 agents"
     )
+    modes = ("1 audit 2 agents 3 notices 4 debug", "faint")
+    assert text_of(draw_head("feed: audit", [modes], 32)) == "feed: audit"
+    assert text_of(draw_head("feed: audit", [("✗ gone", "bad"), modes], 32)).split() == [
+        "feed:", "audit", "✗", "gone",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("width", [1, 2, 5, 20, 200])

@@ -11,20 +11,23 @@ import pytest
 from msgspec.structs import replace
 
 from quarterdeck.drivers.permissions import call_of, own_options
-from quarterdeck.fleet.api import InboxItem
+from quarterdeck.fleet.permissions.api import BackTest
 from quarterdeck.policy.call import Call
 from quarterdeck.policy.foreign_calls import CallContext
 from quarterdeck.policy.gate import Gate
-from quarterdeck.policy.permission_options import options_for, suggest_grants
+from quarterdeck.policy.permission_options import choice_of, options_for, suggest_grants
+from quarterdeck.policy.request_facts import find_command, find_risks
 from quarterdeck.wire.acp.schema import RequestPermissionRequest
 from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import PermissionAsked
-from quarterdeck.wire.ids import RequestId, SessionId, ToolCallId
+from quarterdeck.wire.ids import RequestId, ToolCallId
 from quarterdeck.wire.permissions import PermissionOption
 from quarterdeck.wire.tool_calls import ContentItem, Diff, ToolCallContent
+from quarterdeck.workbench.rendering.glyphs import CONFLICT
 from quarterdeck.workbench.rendering.lines import text_of, width_of
 from quarterdeck.workbench.screens.permission_lines import (
     RequestQueue,
+    back_test_line,
     choice_lines,
     hint_words,
     more_lines,
@@ -32,9 +35,6 @@ from quarterdeck.workbench.screens.permission_lines import (
     risk_lines,
 )
 from quarterdeck.workbench.screens.permission_model import (
-    find_alike,
-    find_command,
-    find_risks,
     merge_options,
     summarize_request,
 )
@@ -213,6 +213,48 @@ def test_an_edit_outside_and_a_protected_file_are_named():
     assert [risk.reason for risk in find_risks(inside, CWD)] == ["changes what programs run later"]
 
 
+def test_a_log_with_the_widest_option_first_still_offers_the_narrowest():
+    options = ours("pytest -q")
+    choices = merge_options(tuple(reversed(options)))
+    by_key = {one.key: (one.option, one.rule) for one in choices.shown}
+    assert by_key["s"] == ("allow-session-1", "bash(pytest -q)")
+    assert by_key["p"] == ("allow-project-1", "bash(pytest -q)")
+    assert choices.find_rules(with_more=False) == {"bash(pytest -q)": ("allow bash(pytest -q)",)}
+    assert set(choices.find_rules(with_more=True)) == {"bash(pytest -q)", "bash(pytest:*)"}
+    for option in options:  # whatever was offered can be answered
+        assert choice_of(options, option.option_id).known
+
+
+def test_a_command_with_a_text_offers_the_words_before_it():
+    choices = merge_options(ours("git commit -m 'Fix the parser'"))
+    assert {one.rule for one in choices.shown if one.rule} == {"bash(git commit -m:*)"}
+    wider = [one.rule for one in choices.more if one.allows]
+    assert wider == ["bash(git commit:*)", "bash(git commit:*)"]
+
+
+@pytest.mark.parametrize("denied", [0, 2])
+def test_the_past_of_a_rule_is_a_line_that_names_it_where_it_has_room(denied: int):
+    found = BackTest(
+        rules=("allow bash(pytest -q)",),
+        requests=34,
+        allowed=31,
+        denied=0,
+        asked=3,
+        allowed_denied=denied,
+        denied_allowed=0,
+    )
+    past = f"{denied} that you denied" if denied else "none that you denied"
+    words = f"would have answered 31 of 34 requests of this week, {past}"
+    (line,) = back_test_line("bash(pytest -q)", found, 100)
+    assert text_of(line) == (f"{CONFLICT} " if denied else "") + f"pytest -q {words}"
+    assert {role for _, role in line} == ({"asking", "warning"} if denied else {"faint"})
+    (line,) = back_test_line("bash(pytest -q)", found, 72)
+    assert text_of(line).removeprefix(f"{CONFLICT} ") == words
+    assert len(back_test_line("bash(pytest -q)", found, 30)) == 3
+    nothing = msgspec.structs.replace(found, requests=0)
+    assert back_test_line("x", nothing, 80) == back_test_line("x", None, 80) == []
+
+
 def test_an_agents_own_options_are_merged_with_ours():
     choices = merge_options((*ours("pytest -q"), *THEIRS))
     assert [(one.key, one.words) for one in choices.shown] == [
@@ -270,22 +312,10 @@ def test_choices_stand_in_one_line_where_they_fit_and_no_rule_is_cut():
 
 
 def test_the_queue_tells_what_is_alike():
-    def item(number: int, asked: PermissionAsked) -> InboxItem:
-        asked = replace(asked, request=RequestId(f"req_{number}"))
-        session = SessionId(f"ses_{number}")
-        return InboxItem(
-            request=asked.request, session=session, name=f"a{number}", since=0, seq=1,
-            permission=asked,
-        )  # fmt: skip
-
-    same, other = request({"command": "ls"}), request({"command": "ls -l"})
-    items = [item(1, same), item(2, other), item(3, same)]
-    assert [one.name for one in find_alike(items, items[0])] == ["a3"]
-    assert find_alike(items, items[1]) == ()
     queue = RequestQueue(place=1, count=3, alike=("a3",))
     assert queue.words == "1 of 3, 1 alike"
     choices = merge_options(ours("pytest -q"))
-    assert "A allow all 2" in hint_words(choices, queue, is_more=False)
+    assert hint_words(choices, is_more=False).endswith("d deny with words · esc later")
     assert RequestQueue().words == ""
 
 

@@ -156,4 +156,4 @@ async def test_a_key_is_bound_and_given_back_and_a_widget_waits_for_the_person(
         assert looks.library is not None and looks.library.names == ["clock"]
         assert looks.library.outcome("clock")[0] == "needs approval"
         told = [one.message for one in app._notifications]  # pyright: ignore[reportPrivateUsage]
-        assert "boss offers a widget; review it with /widget approve clock" in told
+        assert "· boss offers a widget; review it with /widget approve clock" in told

@@ -1,5 +1,6 @@
 """Requests under the person's fingers: each is followed by the next, and no stray key decides."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.fleet_actions import RuleRefusedError, record_rule
 from quarterdeck.workbench.panels.inbox import InboxList
 from quarterdeck.workbench.preferences.keymap import KeyBinding
+from quarterdeck.workbench.rendering.glyphs import CONFLICT
 from quarterdeck.workbench.screens import key_guard
 from quarterdeck.workbench.screens.key_guard import QUIET
 from quarterdeck.workbench.screens.permission import PermissionCard, PermissionScreen
@@ -89,6 +91,65 @@ async def test_three_agents_that_wait_are_answered_one_after_the_other(tmp_path:
         assert {one.kind for one in decided(fleet)} == {"allow_once"}
         await until(pilot, lambda: app.requests.current is None)
         assert app.main.chat.text == "" and app.main.chat.has_focus
+
+
+async def test_the_past_of_a_rule_arrives_later_and_blocks_no_key(tmp_path: Path):
+    fleet = FakeFleet()
+    ann = await begin(fleet, "ann")
+    for answer in ("allow-once", "allow-once", "reject-once"):
+        await asks(fleet, ann)
+        (item,) = await fleet.inbox()
+        assert await fleet.answer(item.request, answer)
+    ready = asyncio.Event()
+    tried: list[tuple[str, ...]] = []
+    try_now = fleet.back_test
+
+    async def try_later(rules: tuple[str, ...], **options: Any) -> Any:
+        tried.append(rules)
+        await ready.wait()
+        return await try_now(rules, **options)
+
+    fleet.back_test = try_later  # pyright: ignore[reportAttributeAccessIssue]
+    async with opened(fleet, tmp_path, WIDE) as (app, pilot):
+        await asks(fleet, ann)
+        await until(pilot, lambda: is_ready(app))
+        assert tried == [("allow bash(pytest -q tests)",)]
+        assert "would have" not in screen_text(app)
+        ready.set()
+        await until(pilot, lambda: "would have answered 3 of 3" in screen_text(app))
+        assert f"{CONFLICT} would have" in screen_text(app)
+        ready.clear()
+        await when_keys_count(pilot)
+        await pilot.press("y")
+        await until(pilot, lambda: len(decided(fleet)) == 4)
+        await asks(fleet, ann)
+        await until(pilot, lambda: is_ready(app))
+        assert "would have" not in screen_text(app)  # the last one's line is gone
+        await when_keys_count(pilot)
+        await pilot.press("n")
+        await until(pilot, lambda: len(decided(fleet)) == 5)
+
+
+async def test_a_rule_that_cannot_be_tried_shows_nothing(tmp_path: Path):
+    fleet = FakeFleet()
+    ann = await begin(fleet, "ann")
+    tried = 0
+
+    async def fail(rules: tuple[str, ...], **options: Any) -> Any:
+        nonlocal tried
+        tried += 1
+        raise RuleError("bash(", 5, "a closing parenthesis")
+
+    fleet.back_test = fail  # pyright: ignore[reportAttributeAccessIssue]
+    async with opened(fleet, tmp_path, WIDE) as (app, pilot):
+        await asks(fleet, ann)
+        await until(pilot, lambda: is_ready(app) and tried == 1)
+        await when_keys_count(pilot)
+        await pilot.press("m")
+        await until(pilot, lambda: tried == 3)
+        assert "would have" not in screen_text(app)
+        await pilot.press("y")
+        await until(pilot, lambda: len(decided(fleet)) == 1)
 
 
 async def test_three_vendors_that_wait_are_answered_with_a_key_every_second_and_a_half(
@@ -172,7 +233,7 @@ async def test_requests_that_are_alike_are_allowed_at_once(tmp_path: Path):
         for session in sessions[:2]:
             await asks(fleet, session)
         await asks(fleet, sessions[2], {"command": "rm x"})
-        await until(pilot, lambda: is_ready(app) and "1 of 3, 1 alike" in screen_text(app))
+        await until(pilot, lambda: is_ready(app) and "2 of 3, 1 alike" in screen_text(app))
         await when_keys_count(pilot)
         await pilot.press("A")
         await until(pilot, lambda: len(decided(fleet)) == 2)

@@ -186,7 +186,7 @@ async def test_agents_land_one_after_the_other_and_a_closed_dialog_tells_the_end
         app.action_command("land", "api parser")
         await until(pilot, lambda: "2. parser  +41 −12" in screen_text(app))
         await pilot.press(*"next", "tab", "-", "ctrl+s")
-        await until(pilot, lambda: "1. api  ● is being merged" in screen_text(app))
+        await until(pilot, lambda: "1. api     ● is being merged" in screen_text(app))
         (options,) = fleet.landed
         assert (options.into, options.skip_check) == ("next", True)
         await pilot.press("escape")

@@ -5,11 +5,13 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from msgspec.structs import replace
 from textual.pilot import Pilot
 from textual.widgets import Input
 
 from quarterdeck.config.places import Places
-from quarterdeck.fleet.api import SpawnOptions
+from quarterdeck.fleet.api import AgentInfo, SpawnOptions
+from quarterdeck.fleet.errors import AgentNotReadyError
 from quarterdeck.policy.modes import MODE_MEANINGS
 from quarterdeck.wire.events import OptionsChanged
 from quarterdeck.wire.session_options import SessionLimits, SessionOptions
@@ -24,6 +26,7 @@ from quarterdeck.workbench.screens.spawn_model import (
     list_agent_options,
     list_remembered,
     parse_limits,
+    recall_options,
 )
 from quarterdeck.workbench.widgets.select import SelectField
 from tests.support.choice_states import AGENTS, FixedSource
@@ -166,6 +169,86 @@ async def test_the_workbench_remembers_choices_for_each_directory(tmp_path: Path
     kept = await asyncio.to_thread(load_preferences, places, "/work/project", {})
     assert kept.choices.spawns == {"/work/project": {"agent": "native", "mode": "plan"}}
     assert kept.choices.directories == ("/work/project",)
+
+
+class ChoosyFleet(FakeFleet):
+    """Notes what it is to start; refuses to while it has a reason."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spawned: list[SpawnOptions] = []
+        self.reason = ""
+
+    async def spawn(self, request: SpawnOptions) -> AgentInfo:
+        if self.reason:
+            raise AgentNotReadyError(self.reason)
+        self.spawned.append(request)
+        return await super().spawn(replace(request, name=f"agent{len(self.spawned)}"))
+
+
+async def test_the_second_agent_of_a_project_starts_with_enter_as_the_last_one(tmp_path: Path):
+    fleet, looks = ChoosyFleet(), Preferences()
+    async with opened(fleet, tmp_path / "drafts", WIDE, looks=looks) as (app, pilot):
+        await until(pilot, lambda: app.main.panel.is_home)
+        assert "enter:" not in screen_text(app)
+        await pilot.press(*"first", "enter")  # there is no last one: the form asks
+        await until(pilot, lambda: isinstance(app.screen, SpawnScreen))
+        app.screen.query_one("#mode", SelectField).value = "plan"
+        await pilot.pause()
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: len(fleet.infos) == 1 and len(app.screen_stack) == 1)
+        app.action_command("home", "")
+        await until(pilot, lambda: "enter: native · plan" in screen_text(app))
+        await pilot.press(*"second", "enter")
+        await until(pilot, lambda: len(fleet.infos) == 2)
+        assert len(app.screen_stack) == 1
+        given = fleet.spawned[-1]
+        assert (given.prompt, given.options.agent, given.options.mode) == (
+            "second", "native", "plan",
+        )  # fmt: skip
+        await until(pilot, lambda: app.context.shown == list(fleet.infos)[-1])
+        app.action_command("home", "")
+        await until(pilot, lambda: app.main.panel.is_home)
+        assert app.main.chat.text == ""
+        fleet.reason = "no model key is set"
+        await pilot.press(*"third", "enter")  # refused: the form has the text and the reason
+        await until(pilot, lambda: "✗ no model key is set" in screen_text(app))
+        assert isinstance(app.screen, SpawnScreen) and "third" in screen_text(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        assert app.main.chat.text == "third" and len(fleet.infos) == 2
+
+
+async def test_enter_twice_starts_one_agent(tmp_path: Path):
+    fleet, looks = ChoosyFleet(), Preferences()
+    looks.choices.spawns["/work/project"] = {"agent": "native"}
+    async with opened(fleet, tmp_path / "drafts", WIDE, looks=looks) as (app, pilot):
+        await until(pilot, lambda: app.main.panel.is_home)
+        fleet.spawn_gate.clear()  # starting takes long, as for a worktree
+        await pilot.press(*"once", "enter", "enter")
+        await until(pilot, lambda: "starting …" in screen_text(app))
+        await pilot.pause(1.3)  # longer than a command holds up the next one
+        await pilot.press("enter")
+        fleet.spawn_gate.set()
+        await until(pilot, lambda: len(fleet.infos) == 1 and app.context.shown is not None)
+        await pilot.pause(0.2)
+        assert len(fleet.spawned) == 1
+
+
+async def test_enter_in_the_task_starts_and_another_line_has_a_key_of_its_own(tmp_path: Path):
+    fleet = ChoosyFleet()
+    async with opened(fleet, tmp_path / "drafts", WIDE, looks=Preferences()) as (app, pilot):
+        await pilot.press("ctrl+t")
+        await until(pilot, lambda: isinstance(app.screen, SpawnScreen))
+        await pilot.press("a", "ctrl+j", "b", "enter")
+        await until(pilot, lambda: len(fleet.infos) == 1)
+        assert fleet.spawned[-1].prompt == "a\nb"
+
+
+def test_what_is_remembered_is_how_the_next_one_starts():
+    for tree in (None, WorktreeOptions(), WorktreeOptions(is_off=True)):
+        options = SessionOptions(agent="a", model="m", mode="plan", cwd="/w", worktree=tree)
+        assert recall_options(list_remembered(options), "/w") == options
 
 
 def test_what_is_remembered_of_a_start():

@@ -26,8 +26,9 @@ from quarterdeck.workbench.terminal_features import (
     read_background,
 )
 from tests.support import agent_states, panel_states
+from tests.support.all_states import STATES
 from tests.support.real_terminals import PROGRAM, clean_environment, pty_of
-from tests.support.staged_workbench import STATES, staged
+from tests.support.staged_workbench import staged
 from tests.support.workbench_app import screen_text, until
 
 assert agent_states and panel_states  # they name the states
@@ -227,7 +228,7 @@ async def test_a_file_of_the_person_can_ask_for_ascii(tmp_path: Path):
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "config.toml").write_text('[workbench]\nsigns = "ascii"\n')
     async with staged(STATES["many-agents"], tmp_path, (100, 30)) as stage:
-        await until(stage.pilot, lambda: "* ann" in screen_text(stage.app))
+        await until(stage.pilot, lambda: re.search(r"\* (\d )?ann", screen_text(stage.app)))
         assert "●" not in screen_text(stage.app)
 
 

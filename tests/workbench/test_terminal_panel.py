@@ -342,7 +342,7 @@ async def test_closing_a_panel_asks_what_shall_become_of_the_program(tmp_path: P
         await until(seat.pilot, lambda: not seat.app.main.query("TerminalPanel"))
         assert [one.ended for one in await seat.fleet.terminals()] == [None]
         seat.app.action_command("terminals")
-        await seat.shows("enter show", "runs")
+        await seat.shows("enter show", "running")
         await seat.press("enter")
         await until(seat.pilot, lambda: seat.app.main.query("TerminalPanel"))
         await seat.until("ready")

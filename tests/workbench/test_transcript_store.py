@@ -8,12 +8,14 @@ import pytest
 
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import (
+    CommandStarted,
     Event,
     MessageChunk,
     PermissionAnswered,
     PermissionAsked,
     PlanChanged,
     Prompted,
+    SessionEnded,
     TerminalExited,
     TerminalOutput,
     ThoughtChunk,
@@ -29,6 +31,8 @@ from quarterdeck.wire.record import Record
 from quarterdeck.wire.settings import PlanEntry
 from quarterdeck.wire.tool_calls import Diff, TerminalItem
 from quarterdeck.workbench.rendering.block_layout import BlockLayout
+from quarterdeck.workbench.rendering.blocks import block_lines
+from quarterdeck.workbench.rendering.lines import text_of
 from quarterdeck.workbench.stores.blocks import Block, EndBlock, PlanBlock, TextBlock, ToolBlock
 from quarterdeck.workbench.stores.transcript import MOST_BLOCKS, PAGE, TranscriptStore
 
@@ -56,7 +60,16 @@ def events(chance: random.Random, turns: int) -> Iterator[Event]:
                     kind="allow_once",
                     by=Decider(kind="person"),
                 )
+            if chance.random() < 0.15:
+                yield SessionEnded(how="broken")  # before anything was said of the call but that
+                break
             yield ToolCallUpdated(call=call, status="in_progress")
+            if chance.random() < 0.15:
+                yield ToolCallUpdated(call=call, title=f"run {step} again")
+                yield SessionEnded(how="broken", reason="the host was killed")
+                if chance.random() < 0.5:  # the agent goes on with it in another run
+                    yield ToolCallUpdated(call=call, title="what is left")
+                    yield ToolCallUpdated(call=call, status="in_progress")
             for line in range(chance.randint(0, 3)):
                 yield TerminalOutput(terminal=terminal, data=f"line {line}\n")
             yield TerminalExited(terminal=terminal, exit_code=0)
@@ -81,7 +94,8 @@ def told(blocks: "list[Block]") -> list[object]:
         if isinstance(block, TextBlock):
             shown.append((block.kind, block.text))
         elif isinstance(block, ToolBlock):
-            shown.append((block.call, block.title, block.status, block.output, block.decision))
+            facts = (block.call, block.title, block.status, block.output, block.decision)
+            shown.append((*facts, block.is_interrupted))
         elif isinstance(block, EndBlock):
             shown.append((block.stop, block.began, block.ended))
         elif isinstance(block, PlanBlock):
@@ -191,3 +205,25 @@ def test_blocks_beyond_the_view_are_not_rendered():
     layout.measure(100)
     assert "c" not in layout.line(100, 0)[0][0]
     assert layout.locate(layout.top(100)) == (100, 0)
+
+
+def test_an_open_call_of_a_session_that_ended_is_interrupted_and_no_longer_runs():
+    store = TranscriptStore(SESSION)
+    call = ToolCallStarted(
+        call=ToolCallId("c"), title="pytest -q", kind="execute", status="in_progress"
+    )
+    own = CommandStarted(terminal=TerminalId("t"), command="make", cwd="/")
+    done = ToolCallEnded(call=ToolCallId("d"), status="failed", reason="no such file")
+    log = [
+        Record(seq=at, time=at, session=SESSION, event=event)
+        for at, event in enumerate((call, own, done, SessionEnded(how="broken")), 1)
+    ]
+    store.start(log[:-1], is_end=True)
+    assert "●" in text_of(block_lines(store.blocks[0], 80)[0])
+    version = store.blocks[0].version
+    store.live(log[-1:])
+    assert store.blocks[0].version > version  # it is drawn anew, wherever it stands
+    lines = [text_of(block_lines(block, 80)[0]).rstrip() for block in store.blocks[:3]]
+    assert lines[0] == "⊘ pytest -q  interrupted"
+    assert "● you run make" in lines[1]
+    assert lines[2].startswith("✗")

@@ -1,9 +1,9 @@
 """An agent that fails: the screen stays, says what happened, and offers what can be done."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from quarterdeck.drivers.errors import (

@@ -137,6 +137,18 @@ async def test_help_opens_in_normal_mode_and_a_text_is_scrolled(tmp_path: Path):
         await until(pilot, lambda: not isinstance(app.screen, ReadingScreen))
 
 
+async def test_a_number_with_alt_goes_to_an_agent_in_both_modes(tmp_path: Path):
+    fleet = FakeFleet()
+    sessions = [await begin(fleet, name) for name in ("ann", "bob")]
+    async with opened(fleet, tmp_path, (120, 40)) as (app, pilot):
+        await until(pilot, lambda: app.context.shown == sessions[0])
+        chat = set_vim(app)
+        await pilot.press("alt+2")
+        assert app.context.shown == sessions[1] and chat.text == ""
+        await pilot.press("escape", "alt+1", "x")
+        assert app.context.shown == sessions[0] and chat.text == ""
+
+
 async def test_lists_take_the_keys_of_vim_and_kill_stays_in_reach(tmp_path: Path):
     fleet = FakeFleet()
     for name in ("a", "b", "c"):

@@ -341,7 +341,7 @@ async def test_help_stays_and_names_every_command(tmp_path: Path):
 
     async with opened(FakeFleet(), tmp_path) as (app, pilot):
         await pilot.press("?")
-        await until(pilot, lambda: "Here: In the input" in screen_text(app))
+        await until(pilot, lambda: "Here, in the input" in screen_text(app))
         await pilot.press("x", "down")
         assert "╭─ help ─" in screen_text(app)
         await pilot.press("escape")

@@ -13,7 +13,13 @@ from quarterdeck.wire.usage import Cost, TokenUsage
 from quarterdeck.workbench.commands.registry import find_command
 from quarterdeck.workbench.drafts import Drafts
 from quarterdeck.workbench.screens.key_guard import QUIET, KeyGuard
-from quarterdeck.workbench.screens.question import FieldValueError, parse_field_value, parse_form
+from quarterdeck.workbench.screens.question import (
+    FieldValueError,
+    FormField,
+    leave_out_asked,
+    parse_field_value,
+    parse_form,
+)
 from quarterdeck.workbench.stores.inbox import InboxStore
 from quarterdeck.workbench.stores.roster import RosterStore
 
@@ -184,6 +190,25 @@ def test_a_form_is_read_leniently():
         with pytest.raises(FieldValueError):
             parse_field_value(fields["n"], wrong)
     assert parse_form(QuestionAsked(request=RequestId("r"), text="?")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("1. Which one?\n2. How many?", ""),
+        ("Before I begin:\n1. Which one?\n2. How many?", "Before I begin:"),
+        ("Which one?", ""),
+        ("Which one? It matters.\n\nHow many?", "Which one? It matters."),
+        ("Tell me\n\nall of it", "Tell me\n\nall of it"),
+        ("", ""),
+    ],
+)
+def test_a_form_does_not_say_twice_what_its_fields_ask(text: str, shown: str):
+    fields = [
+        FormField(name="a", title="Which one?", kind="text"),
+        FormField(name="b", title="Number", kind="integer", hint="How many?"),
+    ]
+    assert leave_out_asked(text, fields) == shown
 
 
 def test_only_our_own_commands_are_taken_from_a_prompt():

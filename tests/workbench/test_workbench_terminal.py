@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.deadlines import SOON
+from tests.support.real_terminals import stop_host
 
 PROGRAM = Path(sys.executable).with_name("quarterdeck")
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
@@ -36,10 +37,6 @@ def wait_for(holds: Callable[[], object]) -> None:
     while not holds():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.05)
-
-
-def stop_host(home: Path) -> None:
-    subprocess.run([PROGRAM, "host", "stop"], env=environment(home), check=False, timeout=30)
 
 
 @needs_tmux
@@ -89,7 +86,7 @@ def test_a_journey_in_tmux_at_80_by_24(tmp_path: Path):
         wait_for(shows("❯ a draft"))
     finally:
         subprocess.run(["tmux", "-S", socket, "kill-server"], check=False, capture_output=True)
-        stop_host(tmp_path)
+        stop_host(environment(tmp_path))
 
 
 def test_a_terminal_that_goes_away_ends_the_workbench_and_not_the_host(tmp_path: Path):
@@ -118,4 +115,4 @@ def test_a_terminal_that_goes_away_ends_the_workbench_and_not_the_host(tmp_path:
     finally:
         process.kill()
         process.wait()
-        stop_host(tmp_path)
+        stop_host(environment(tmp_path))

@@ -27,10 +27,12 @@ from .tool_servers import MCP_FILE
 from .tools.workspace import ToolOptions
 
 if TYPE_CHECKING:
+    from quarterdeck.policy.approvers import ApproverPolicy
     from quarterdeck.policy.rules import Effect, Rule, Scope
 
 __all__ = [
     "SessionEnvironment",
+    "approvers_of",
     "limits_of",
     "model_options",
     "offered_models",
@@ -199,6 +201,28 @@ def rules_of(config: Config) -> "tuple[Rule, ...]":
         ("deny", permissions.deny),
     )
     return tuple(_rule(config, effect, text) for effect, texts in lists for text in texts)
+
+
+def approvers_of(config: Config) -> "tuple[ApproverPolicy, ...]":
+    """Which people have to allow which calls, by the settings of every layer.
+
+    Raises:
+        RuleError: a pattern cannot be read; it says where and what was expected.
+    """
+    given = config.settings.permissions.approvers
+    if not given:
+        return ()
+    from quarterdeck.policy.approvers import ApproverPolicy
+    from quarterdeck.policy.grammar import parse_pattern
+    from quarterdeck.wire.permissions import ApprovalRule
+
+    return tuple(
+        ApproverPolicy(
+            rule=ApprovalRule(people=one.people, needed=one.needed, match=one.match),
+            pattern=parse_pattern(one.match) if one.match is not None else None,
+        )
+        for one in given
+    )
 
 
 def session_rules(options: SessionOptions) -> "tuple[Rule, ...]":

@@ -31,8 +31,8 @@ _MOST_NESTED = 16_000
 _MOST_LATER = 64_000
 """Characters of all files that are sent later, in one session."""
 _MOST_IMPORTS = 10
-_IMPORT = re.compile(r"(?<![\w`@])@([\w.~/-]*[\w-])")
-_FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+_IMPORT = r"(?<![\w`@])@([\w.~/-]*[\w-])"
+_FENCE = r"(?ms)^(```|~~~).*?^\1"
 
 
 class InitialInstructions(Struct, eq=False):
@@ -53,7 +53,9 @@ class InitialInstructions(Struct, eq=False):
         text = self._read(path, shown)
         if text is None:
             return
-        for name in tuple(dict.fromkeys(_IMPORT.findall(_FENCE.sub("", text))))[:_MOST_IMPORTS]:
+        for name in tuple(dict.fromkeys(re.findall(_IMPORT, re.sub(_FENCE, "", text))))[
+            :_MOST_IMPORTS
+        ]:
             target = (path.parent / name).resolve()
             if target.is_file() and target.is_relative_to(within.resolve()):
                 self._read(target, f"{name} (named in {shown})")

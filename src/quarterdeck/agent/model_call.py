@@ -4,6 +4,7 @@ import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, assert_never, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from quarterdeck.models.errors import CallError, ContextOverflowError, ModelError
@@ -18,9 +19,11 @@ from quarterdeck.models.model import (
     ToolUseStarted,
 )
 from quarterdeck.models.retry import retry_delay
+from quarterdeck.wire.budgets import CallEstimate, Refusal, Reservation
 from quarterdeck.wire.content import text
 from quarterdeck.wire.conversation import Message, TextPart, ToolUsePart
 from quarterdeck.wire.events import (
+    ContextAdded,
     MessageChunk,
     ModelCallFinished,
     ModelCallStarted,
@@ -32,12 +35,21 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.ids import MessageId, new_message_id
 from quarterdeck.wire.usage import ContextUsage, Cost, TokenUsage
 
-from .ports import Turn
+from .context.token_estimate import bytes_of
+from .limits import TurnStoppedError
+from .ports import NO_BUDGET, Turn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-__all__ = ["ask_model", "cost_of"]
+__all__ = ["ask_model", "cost_of", "make_estimate"]
+
+_MARGIN = 1.1
+"""How far off an estimate of a request may be that is reserved for."""
+_LEAST_OUTPUT = 256
+"""Tokens of an answer for which a call is worth it."""
+_TOKENS_A_BYTE = 0.3
+"""Of an answer that broke off."""
 
 _WINDOW_IS_FULL = "model_context_window_exceeded"
 """Anthropic's word for an answer that the window cut off."""
@@ -114,8 +126,43 @@ def _is_cut_by_window(finished: ReplyFinished) -> bool:
 
 
 async def _attempt(turn: Turn, request: ModelRequest, attempt: int) -> ReplyFinished:
-    await turn.emit(ModelCallStarted(model=turn.model.info.name, attempt=attempt))
+    """Make a call that is reserved before, and settled after its end is in the log."""
+    if turn.budget is NO_BUDGET:
+        return await _call(turn, request, attempt, _Shown(turn))
     shown = _Shown(turn)
+    reservation, request = await _reserve(turn, request)
+    usage, broke_off = None, True
+    try:
+        finished = await _call(turn, request, attempt, shown)
+        usage, broke_off = finished.usage, False
+        return finished
+    except asyncio.CancelledError:
+        shown.has_begun = True  # the vendor has the request, and may charge for it
+        raise
+    finally:
+        if broke_off and shown.has_begun:
+            usage = TokenUsage(input=reservation.estimate.input, output=shown.estimate_output())
+        await turn.budget.settle(reservation, usage, broke_off=broke_off)
+
+
+async def _reserve(turn: Turn, request: ModelRequest) -> tuple[Reservation, ModelRequest]:
+    """Reserve a call. Raises TurnStoppedError if a budget is used up."""
+    conversation, info = turn.conversation, turn.model.info
+    overhead = bytes_of(request.system) + len(msgspec.json.encode(request.tools))
+    size = conversation.gauge.tokens(conversation.size, overhead, info.name)
+    reserved = await turn.budget.reserve(make_estimate(info, size, request.max_output))
+    if isinstance(reserved, Refusal):
+        raise TurnStoppedError("max_turn_requests", f"budget: {reserved.reason}")
+    if reserved.words is not None:
+        await turn.emit(ContextAdded(source="budget", text=reserved.words))
+        request = replace(request, messages=turn.conversation.messages())
+    if reserved.max_output is not None:
+        request = replace(request, max_output=reserved.max_output)
+    return reserved, request
+
+
+async def _call(turn: Turn, request: ModelRequest, attempt: int, shown: "_Shown") -> ReplyFinished:
+    await turn.emit(ModelCallStarted(model=turn.model.info.name, attempt=attempt))
     stream = cast("AsyncGenerator[Delta, None]", turn.model.stream(request))
     try:
         async with aclosing(stream):
@@ -176,6 +223,9 @@ class _Shown:
         self._texts: list[str] = []  # joined when needed: a long answer has many pieces
         self._message: MessageId = new_message_id()
         self._thought: MessageId = new_message_id()
+        self._bytes = 0
+        self.has_begun = False
+        """Whether the model has answered anything."""
         self.finished: ReplyFinished | None = None
 
     @property
@@ -185,7 +235,15 @@ class _Shown:
             return None
         return Message(role="assistant", parts=(TextPart(text=shown),))
 
+    def estimate_output(self) -> int:
+        """Tokens of what has arrived, about."""
+        return max(1, round(self._bytes * _TOKENS_A_BYTE))
+
     async def show(self, delta: Delta) -> None:
+        self.has_begun = True
+        if isinstance(delta, TextDelta | ThinkingDelta | ToolUseDelta):
+            piece = delta.json if isinstance(delta, ToolUseDelta) else delta.text
+            self._bytes += bytes_of(piece)
         match delta:
             case TextDelta():
                 self._texts.append(delta.text)
@@ -198,6 +256,23 @@ class _Shown:
                 self.finished = delta
             case _:
                 assert_never(delta)
+
+
+def make_estimate(
+    info: ModelInfo, tokens: int, max_output: int | None, *, summary: bool = False
+) -> CallEstimate:
+    """The most that a call with a request of about so many tokens can use."""
+    prices = info.prices
+    output = min(max_output or info.max_output, info.max_output)
+    return CallEstimate(
+        model=info.name,
+        input=round(tokens * _MARGIN),
+        output=output,
+        least_output=min(_LEAST_OUTPUT, output),
+        input_price=prices and max(prices.input, prices.cached, prices.cache_written),
+        output_price=prices and prices.output,
+        summary=summary,
+    )
 
 
 def cost_of(info: ModelInfo, usage: TokenUsage) -> Cost | None:

@@ -13,9 +13,10 @@ from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal, SessionSummary
 from quarterdeck.models.model import Model
 from quarterdeck.models.registry import choose_model_name, make_model
-from quarterdeck.policy.gate import Gate, WaitTimer
+from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.grants import GrantStore
 from quarterdeck.policy.modes import NO_SANDBOX, parse_mode
+from quarterdeck.wire.clock import WaitTimer
 from quarterdeck.wire.events import Event, NoticePosted, SessionOpened, SessionResumed
 from quarterdeck.wire.ids import SessionId, TurnId, new_session_id
 from quarterdeck.wire.session_options import AgentMcpServer, SessionOptions
@@ -25,6 +26,7 @@ from .children import introduce_profiles, make_children_factory
 from .config_options import parse_effort
 from .environment import (
     SessionEnvironment,
+    approvers_of,
     limits_of,
     model_options,
     offered_models,
@@ -36,7 +38,16 @@ from .environment import (
 from .instructions import NestedInstructions
 from .library import attach_library
 from .library.folders import profile_folders
-from .ports import NO_HOOKS, NO_SERVERS, Hooks, SessionClock, ToolServers, TurnRecorder
+from .ports import (
+    NO_BUDGET,
+    NO_HOOKS,
+    NO_SERVERS,
+    CallBudget,
+    Hooks,
+    SessionClock,
+    ToolServers,
+    TurnRecorder,
+)
 from .recovery import FORKED, close_children
 from .resume import ResumeState, allow_for_damage, read_resume_state, shared_events
 from .session import Session
@@ -86,6 +97,10 @@ class NativeSessionOptions(Struct, frozen=True, kw_only=True):
     pace: SessionClock = field(default_factory=SessionClock)
     recorder: TurnRecorder | None = None
     """Records what turns do to files; None: the session does it itself."""
+    budget: CallBudget = NO_BUDGET
+    """Where model calls are reserved."""
+    find_leads: Callable[[], tuple[str, ...]] | None = None
+    """Says which live sessions lead this one, for grants that are for a tree of agents."""
 
     @classmethod
     def of(cls, **fields: Any) -> "NativeSessionOptions":
@@ -413,7 +428,9 @@ class NativeAgent:
             trusted=session_environment.trusted,
             attended=options.attended,
             patience=session_environment.settings.permissions.patience,
+            approvers=approvers_of(session_environment.config),
             pauses=WaitTimer(options.pace.clock),
+            find_leads=options.find_leads,
         )
 
     async def _setup(
@@ -457,6 +474,7 @@ class NativeAgent:
             else None,
             checkpoint_patience=session_environment.settings.checkpoints.patience,
             recorder=options.recorder,
+            budget=options.budget,
             find_sandbox=system.sandbox,
             pace=options.pace,
             hear=find_telemetry(),

@@ -17,10 +17,12 @@ from msgspec.structs import replace
 from quarterdeck.models.model import Effort, Model
 from quarterdeck.policy.call import Call
 from quarterdeck.policy.gate import Gate
+from quarterdeck.wire.budgets import CallEstimate, Refusal, Reservation
 from quarterdeck.wire.clock import MonotonicClock
 from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.events import ContextAdded, Event, NoticePosted, Prompted
-from quarterdeck.wire.ids import TurnId, new_message_id
+from quarterdeck.wire.ids import SessionId, TurnId, new_message_id
+from quarterdeck.wire.usage import Cost, TokenUsage
 
 from .conversation import Conversation
 from .instructions import NestedInstructions
@@ -30,10 +32,12 @@ from .tools.workspace import ToolWorkspace
 
 __all__ = [
     "CHECKPOINT_COMMANDS",
+    "NO_BUDGET",
     "NO_HOOKS",
     "NO_SERVERS",
     "NO_TURN_WATCH",
     "UNBOUNDED_WINDOW",
+    "CallBudget",
     "CheckpointCommand",
     "ContextWindow",
     "HookEmit",
@@ -164,6 +168,48 @@ class UnboundedWindow:
 
 
 UNBOUNDED_WINDOW = UnboundedWindow()
+
+
+class CallBudget(Protocol):
+    """Where the model calls of a session, and of its sub-agents, are reserved."""
+
+    async def reserve(self, estimate: CallEstimate) -> Reservation | Refusal:
+        """Reserve a call; may wait for calls of others. Raises JournalError."""
+        ...
+
+    async def settle(
+        self,
+        reservation: Reservation,
+        usage: TokenUsage | None,
+        *,
+        cost: Cost | None = None,
+        broke_off: bool = False,
+    ) -> None:
+        """Say what it used, once, after its usage is in the log; None: nothing.
+
+        ``broke_off``: the usage is an estimate, and is nowhere else in the log.
+        """
+        ...
+
+
+class _NoBudget:
+    """No bound: nothing is reserved."""
+
+    async def reserve(self, estimate: CallEstimate) -> Reservation | Refusal:
+        return Reservation(id=None, session=SessionId(""), estimate=estimate)
+
+    async def settle(
+        self,
+        reservation: Reservation,
+        usage: TokenUsage | None,
+        *,
+        cost: Cost | None = None,
+        broke_off: bool = False,
+    ) -> None:
+        pass
+
+
+NO_BUDGET: CallBudget = _NoBudget()
 
 
 HookPoint: TypeAlias = Literal[
@@ -386,6 +432,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     """Sends instructions of directories when a file below them is touched."""
     hooks: Hooks = NO_HOOKS
     """Programs and functions of the user's that have a say."""
+    budget: CallBudget = NO_BUDGET
+    """Where model calls are reserved."""
 
     def elapsed(self) -> float:
         """Seconds of this turn so far, those in which it waited for a person not counted."""

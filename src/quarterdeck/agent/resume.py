@@ -9,10 +9,12 @@ from msgspec.structs import replace
 from quarterdeck.models.model import Effort
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
+    BudgetEvent,
     Checkpointed,
     Event,
     GoalSet,
     GrantRevoked,
+    GrantUsed,
     ModeChanged,
     NoticePosted,
     OptionsChanged,
@@ -187,12 +189,12 @@ def shared_events(
 
 
 def _shared(event: Event) -> Event | None:
-    if isinstance(event, WorktreeEvent):
+    if isinstance(event, WorktreeEvent | BudgetEvent):
         return None
     match event:
         case SessionOpened() | SessionResumed() | SessionEnded() | SessionSpawned():
             return None
-        case PromptQueued() | PromptDropped() | GrantRevoked() | Checkpointed():
+        case PromptQueued() | PromptDropped() | GrantRevoked() | GrantUsed() | Checkpointed():
             return None
         case Rewound():  # the conversation is carried over, the files are not
             return replace(event, files=(), restored=None, changed=0, kept=(), forced=False)

@@ -20,6 +20,7 @@ from quarterdeck.wire.content import ContentBlock, TextContent
 from quarterdeck.wire.errors import LinkClosedError
 from quarterdeck.wire.events import (
     Event,
+    GrantUsed,
     ModeChanged,
     NoticePosted,
     OptionsChanged,
@@ -327,6 +328,8 @@ class Session:
             setup.hooks.saw(event, emit)
             if isinstance(event, TurnEnded):
                 self._ended = event
+            elif isinstance(event, GrantUsed):  # before the call that it allows
+                await self.journal.durable(self.last_seq)
 
         async def durable() -> None:
             await self.journal.durable(self.last_seq)
@@ -353,6 +356,7 @@ class Session:
             servers=setup.servers,
             context=self.context,
             hooks=setup.hooks,
+            budget=setup.budget,
             instructions=setup.instructions,
             watch=self.checkpoints.watch(turn),
         )

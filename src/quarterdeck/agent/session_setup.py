@@ -12,7 +12,16 @@ from quarterdeck.policy.modes import SandboxState
 
 from .instructions import NestedInstructions
 from .limits import TurnLimits, TurnSpending
-from .ports import NO_HOOKS, NO_SERVERS, Hooks, SessionClock, ToolServers, TurnRecorder
+from .ports import (
+    NO_BUDGET,
+    NO_HOOKS,
+    NO_SERVERS,
+    CallBudget,
+    Hooks,
+    SessionClock,
+    ToolServers,
+    TurnRecorder,
+)
 from .tools.toolbox import Toolbox
 from .tools.workspace import ToolWorkspace
 
@@ -57,6 +66,8 @@ class SessionSetup(Struct, kw_only=True, eq=False):
     """Sends those of directories when the agent first works there."""
     hooks: Hooks = NO_HOOKS
     """Programs and functions of the user's that have a say; closed with the session."""
+    budget: CallBudget = NO_BUDGET
+    """Where model calls are reserved; that of a session is that of its sub-agents, too."""
     spending: TurnSpending | None = None
     """What the turns spend counts there, too: in the turn that waits for this session."""
     beside: TurnSpending | None = None

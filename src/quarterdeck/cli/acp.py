@@ -1,9 +1,6 @@
 """``quarterdeck acp``: our own agent for editors, over standard input and output."""
 
 import os
-import signal
-import sys
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -26,36 +23,18 @@ def acp(model: str | None, mode: str | None, setup: bool, verbose: bool) -> None
     An editor starts this command and uses its standard input and output; it ends when its input
     ends. Diagnostics go to standard error.
     """
-    import asyncio  # both late, so that --help does not wait for them
-    import logging
-
     environment = dict(os.environ)
     # A flag outranks the variable of the same meaning, which outranks every file.
     environment |= {"QUARTERDECK_MODEL": model} if model else {}
     environment |= {"QUARTERDECK_MODE": mode} if mode else {}
     if setup:
+        import asyncio  # late, as the server, so that --help does not wait for them
+
         asyncio.run(_tell_setup(environment))
         return
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.DEBUG if verbose else logging.WARNING,
-        format="quarterdeck: %(levelname)s: %(message)s",
-    )
-    with suppress(asyncio.CancelledError):
-        asyncio.run(_serve(environment))
+    from quarterdeck.serve.standard_streams import serve_standard_streams
 
-
-async def _serve(environment: dict[str, str]) -> None:
-    import asyncio
-
-    from quarterdeck.config.places import Places
-    from quarterdeck.serve.server import serve
-    from quarterdeck.wire.rpc.stream import stdio_stream
-
-    task = asyncio.current_task()
-    assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    await serve(await stdio_stream(), Places.find(environment), environment)
+    serve_standard_streams(environment, verbose=verbose)
 
 
 async def _tell_setup(environment: dict[str, str]) -> None:

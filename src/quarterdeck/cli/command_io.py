@@ -3,7 +3,6 @@
 import asyncio
 import os
 import re
-import shutil
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
@@ -74,6 +73,8 @@ def terminal_width() -> int | None:
     """The columns of the terminal; None where the output is no terminal, and nothing is cut."""
     if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
         return None
+    import shutil  # late: it loads three libraries of compression
+
     return shutil.get_terminal_size().columns
 
 

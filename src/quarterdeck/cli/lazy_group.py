@@ -2,8 +2,7 @@
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -13,8 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["LazyCommand", "LazyGroup"]
 
 
-@dataclass(frozen=True, slots=True)
-class LazyCommand:
+class LazyCommand(NamedTuple):
     """A command that is not imported yet."""
 
     target: str

@@ -1,22 +1,19 @@
-"""The command ``quarterdeck``: its options, its commands, and its exit code in every case.
-
-People see no traceback unless they ask for it; an unexpected error is written to a file.
-"""
+"""The command ``quarterdeck``: its options and its commands."""
 
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 
 from quarterdeck import __version__
-from quarterdeck.wire.errors import QuarterdeckError
 
+from .exit_code import is_debug, print_error, run_to_exit_code
 from .lazy_group import LazyCommand, LazyGroup
-from .output import find_lost_output, open_closed_descriptors, write_notice
 
-__all__ = ["COMMANDS", "ERROR", "INTERRUPTED", "UNREAD", "is_debug", "leave_output", "root", "run"]
+__all__ = ["COMMANDS", "root", "run"]
 
 COMMANDS = {
     "acp": LazyCommand("quarterdeck.cli.acp:acp", "Serve our own agent to an editor."),
@@ -45,7 +42,7 @@ COMMANDS = {
         "quarterdeck.cli.hooks:hooks", "Show and test the hooks of our own agent."
     ),
     "permissions": LazyCommand(
-        "quarterdeck.cli.permissions:permissions",
+        "quarterdeck.cli.permissions.rules:permissions",
         "Show and change what agents may do without asking.",
     ),
     "audit": LazyCommand(
@@ -71,6 +68,12 @@ COMMANDS = {
     ),
     "usage": LazyCommand(
         "quarterdeck.cli.fleet.usage:usage", "Show what agents used, and what it cost."
+    ),
+    "budget": LazyCommand(
+        "quarterdeck.cli.fleet.budget:budget", "Show and change what agents may use."
+    ),
+    "meter": LazyCommand(
+        "quarterdeck.cli.fleet.meter:meter", "Show the meter of model calls, and who is behind it."
     ),
     "logs": LazyCommand("quarterdeck.cli.fleet.logs:logs", "Show the transcript of AGENT."),
     "diff": LazyCommand(
@@ -125,9 +128,17 @@ COMMANDS = {
         "quarterdeck.cli.fleet.worktrees:worktrees",
         "List and manage the worktrees of agents.",
     ),
+    "plan": LazyCommand(
+        "quarterdeck.cli.fleet.plan:plan",
+        "Check, show and run work that is written down in a plan.",
+    ),
     "terminal": LazyCommand(
         "quarterdeck.cli.fleet.terminal:terminal",
         "Run programs in terminals that outlive this one.",
+    ),
+    "web": LazyCommand(
+        "quarterdeck.cli.fleet.web:web",
+        "Show the fleet in a browser, on this machine or on a phone.",
     ),
     "host": LazyCommand(
         "quarterdeck.cli.fleet.host:host", "Manage the process that owns the agents."
@@ -159,7 +170,7 @@ COMMANDS = {
 @click.pass_context
 def root(context: click.Context, debug: bool, plain: bool) -> None:
     """Command many coding agents, of any vendor, from one place."""
-    del debug  # ``run`` looks for it itself, because it must know when parsing fails.
+    del debug  # ``is_debug`` looks for it itself, because it must know when parsing fails.
     if plain:
         if context.invoked_subcommand is not None:
             raise click.UsageError("--plain stands alone; commands write plain lines anyway")
@@ -169,49 +180,13 @@ def root(context: click.Context, debug: bool, plain: bool) -> None:
     elif context.invoked_subcommand is None:
         from .welcome import welcome
 
-        welcome()
-
-
-ERROR, INTERRUPTED, UNREAD = 1, 130, 141
+        if code := welcome():
+            raise click.exceptions.Exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code; see ``main``."""
-    open_closed_descriptors()
-    _make_output_tolerant()
-    return _finish(_run(list(arguments), _program_name(), is_debug(arguments)))
-
-
-def is_debug(arguments: Sequence[str]) -> bool:
-    """Whether ``--debug`` stands before the command, or the environment asks for it."""
-    for argument in arguments:
-        if argument == "--debug":
-            return True
-        if not argument.startswith("-"):
-            break
-    return os.environ.get("QUARTERDECK_DEBUG", "") not in ("", "0")
-
-
-def leave_output(error: OSError) -> int:
-    """Let go of an output that cannot be written; return the exit code that says so.
-
-    Quiet where its reader is gone, as in ``quarterdeck doctor | head -1``.
-    """
-    # Otherwise the interpreter would try to write the rest when it ends, and complain.
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)
-    os.close(nothing)
-    if isinstance(error, BrokenPipeError):
-        return UNREAD
-    write_notice(f"quarterdeck: cannot write the output: {error.strerror or error}")
-    return ERROR
-
-
-def _make_output_tolerant() -> None:
-    # A path or an answer may hold what the locale cannot write; show it escaped, do not fail.
-    for stream in (sys.stdout, sys.stderr):
-        if reconfigure := getattr(stream, "reconfigure", None):
-            reconfigure(errors="backslashreplace")
+    return run_to_exit_code(partial(_invoke, list(arguments), _program_name()), arguments)
 
 
 def _program_name() -> str:
@@ -219,7 +194,7 @@ def _program_name() -> str:
     return name if name == "qd" else "quarterdeck"
 
 
-def _run(arguments: list[str], name: str, debug: bool) -> int:
+def _invoke(arguments: list[str], name: str) -> int:
     variable = f"_{name.upper()}_COMPLETE"
     try:
         if instruction := os.environ.get(variable):
@@ -230,57 +205,17 @@ def _run(arguments: list[str], name: str, debug: bool) -> int:
             root.invoke(context)
     except click.exceptions.Exit as leave:
         return leave.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        write_notice("")
-        return INTERRUPTED
-    except (QuarterdeckError, click.ClickException) as error:
-        return _expected(error, debug)
-    except Exception as error:
-        if (lost := find_lost_output(error)) is not None:
-            return leave_output(lost)
-        return _unexpected(error, arguments, debug)
+    except click.Abort as error:
+        raise KeyboardInterrupt from error
+    except click.ClickException as error:
+        return _report(error, is_debug(arguments))
     return 0
 
 
-def _finish(code: int) -> int:
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        return leave_output(error)
-    return code
-
-
-def _expected(error: QuarterdeckError | click.ClickException, debug: bool) -> int:
-    _print_traceback(debug)
+def _report(error: click.ClickException, debug: bool) -> int:
+    usage: list[str] = []
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        for line in error.ctx.get_usage().splitlines():
-            write_notice(line)
-        write_notice(f"Try '{error.ctx.command_path} --help' for help.")
-    text = error.format_message() if isinstance(error, click.ClickException) else str(error)
-    notes: list[str] = getattr(error, "__notes__", [])
-    for line in "\n".join([text or type(error).__name__, *notes]).splitlines():
-        write_notice(f"quarterdeck: {line}")
-    return error.exit_code if isinstance(error, click.ClickException) else ERROR
-
-
-def _unexpected(error: Exception, arguments: Sequence[str], debug: bool) -> int:
-    from .crash_report import write_crash_report
-
-    _print_traceback(debug)
-    first = (str(error).splitlines() or [""])[0]
-    what = f"{type(error).__name__}: {first}" if first else type(error).__name__
-    write_notice(f"quarterdeck: unexpected error: {what}")
-    if path := write_crash_report(error):
-        write_notice(f"quarterdeck: details are in {path}")
-    if not debug:
-        command = " ".join(["quarterdeck", "--debug", *arguments[:1]])
-        write_notice(f"quarterdeck: to see them here, run: {command}")
-    return ERROR
-
-
-def _print_traceback(debug: bool) -> None:
-    if debug:
-        import traceback
-
-        for line in traceback.format_exc().splitlines():
-            write_notice(line)
+        usage = error.ctx.get_usage().splitlines()
+        usage.append(f"Try '{error.ctx.command_path} --help' for help.")
+    print_error(error, error.format_message(), debug=debug, before=usage)
+    return error.exit_code

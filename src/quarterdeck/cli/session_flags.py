@@ -11,12 +11,33 @@ from quarterdeck.policy.modes import MODES
 from quarterdeck.wire.settings import Effort
 
 if TYPE_CHECKING:
+    from quarterdeck.wire.budgets import BudgetLimit
     from quarterdeck.wire.session_options import SessionOptions
     from quarterdeck.wire.worktrees import WorktreeOptions
 
-__all__ = ["WorktreeCommand", "make_session_options", "session_flags", "worktree_flags"]
+__all__ = ["Limit", "WorktreeCommand", "make_session_options", "session_flags", "worktree_flags"]
 
 C = TypeVar("C", bound=Callable[..., Any])
+
+
+class Limit(click.ParamType["BudgetLimit"]):
+    """A budget as people write it: ``5usd``, ``200ktok``, ``50calls``, ``30min``, ``8agents``."""
+
+    name = "limit"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> "BudgetLimit":
+        """The limit."""
+        from quarterdeck.wire.budgets import BudgetLimit, parse_limit
+
+        if isinstance(value, BudgetLimit):
+            return value
+        try:
+            return parse_limit(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
 
 _FLAGS = (
     click.option(
@@ -54,6 +75,13 @@ _FLAGS = (
         metavar="NAME[=VALUE]",
         multiple=True,
         help="Set a variable for the agent, or pass yours; the value is not stored.",
+    ),
+    click.option(
+        "--budget",
+        metavar="LIMIT",
+        multiple=True,
+        type=Limit(),
+        help="What it may use with all that it starts: 5usd, 200ktok, 50calls, 30min.",
     ),
     click.option("--max-cost", type=float, metavar="USD", help="Stop at this cost."),
     click.option(

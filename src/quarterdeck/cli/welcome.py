@@ -4,8 +4,6 @@ import os
 import shutil
 import sys
 
-import click
-
 from .output import echo
 
 __all__ = ["AT_A_GLANCE", "greet", "is_terminal", "welcome"]
@@ -30,16 +28,14 @@ AT_A_GLANCE = {
 """Programs of well-known agents; the files of all take longer to read than a greeting may."""
 
 
-def welcome() -> None:
-    """Open the workbench where there is a terminal for it; else greet."""
+def welcome() -> int:
+    """Open the workbench where there is a terminal for it, else greet; returns the exit code."""
     if is_terminal():
         from quarterdeck.workbench.launch import open_workbench
 
-        code = open_workbench()
-        if code:
-            raise click.exceptions.Exit(code)
-        return
+        return open_workbench()
     greet()
+    return 0
 
 
 def is_terminal() -> bool:

@@ -9,7 +9,7 @@
     └── UnusableTrustError the list of trusted directories cannot be read or written
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from quarterdeck.wire.errors import QuarterdeckError
 
@@ -23,8 +23,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigProblem:
+class ConfigProblem(NamedTuple):
     """One thing that is wrong with a layer."""
 
     where: str

@@ -8,9 +8,11 @@ per element: a layer can add to them and never take away. ``limits.seconds`` is
 """
 
 import os
+import re
 import stat
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args, get_origin
 
@@ -45,6 +47,7 @@ __all__ = [
     "LayerName",
     "PlacedValue",
     "SettingSource",
+    "find_approver_table",
     "find_misspelt_variables",
     "flatten_layer",
     "list_variables",
@@ -214,7 +217,8 @@ def variable_of(setting: Setting) -> str | None:
     return PREFIX + "_".join(setting.key).upper()
 
 
-def list_variables() -> dict[str, Setting]:
+@cache  # the schema does not change, and going through it takes milliseconds
+def list_variables() -> Mapping[str, Setting]:
     """Every setting that has a variable, by the variable's name."""
     return {name: setting for setting in list_settings() if (name := variable_of(setting))}
 
@@ -223,6 +227,8 @@ def read_environment(environ: Mapping[str, str]) -> tuple[Layer, tuple[ConfigPro
     """Read the layer of the environment, and what is wrong with it."""
     layer: Layer = {}
     problems: list[ConfigProblem] = []
+    if not _names_of_ours(environ):
+        return layer, ()
     for name, setting in list_variables().items():
         if not (text := environ.get(name)):
             continue
@@ -244,10 +250,16 @@ def find_misspelt_variables(environ: Mapping[str, str]) -> tuple[tuple[str, str]
 
     Other variables with our prefix may be meant for programs that use us, and are let be.
     """
+    if not (ours := _names_of_ours(environ)):
+        return ()
     known = {*list_variables(), *OTHERS}
-    others = sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
+    others = sorted(name for name in ours if name not in known)
     hints = ((name, suggest_name(name, known, PREFIX)) for name in others)
     return tuple((name, hint) for name, hint in hints if hint)
+
+
+def _names_of_ours(environ: Mapping[str, str]) -> list[str]:
+    return [name for name in environ if name.startswith(PREFIX) and name not in OTHERS]
 
 
 def parse_setting_text(text: str, setting: Setting) -> Any:
@@ -335,8 +347,10 @@ def load_config(
         from_environment,
         flatten_layer(given, SettingSource("flag")),
     )
+    if problems := tuple(_check_people(layer)):
+        raise InvalidConfigError(problems)
     return Config(
-        settings=convert(nest_layer(layer), Settings),
+        settings=convert(nest_layer(layer), Settings) if layer else Settings(),
         notices=(*(notice for found in read for notice in found.notices), *_misspelt(environ)),
         files=tuple(found.source for found in read),
         layer=layer,
@@ -398,6 +412,65 @@ def _narrow(layer: Layer) -> tuple[Layer, list[ConfigNotice]]:
         )
         for key, placed in ignored.items()
     ]
+
+
+def _check_people(layer: Layer) -> Iterator[ConfigProblem]:
+    """Find people who cannot be, and approvers that no one could ever satisfy."""
+    uids: dict[int, str] = {}
+    known: set[str] = set()
+    for key, placed in layer.items():
+        if key[0] != "people":
+            continue
+        where = placed.source.place or placed.source.layer
+        if placed.source.layer != "user":
+            yield ConfigProblem(where, spell_key(key), "only your own file can name people")
+            continue
+        if placed.value is not False:
+            known.add(key[1])
+        if key[2] == "uid" and (other := uids.setdefault(placed.value, key[1])) != key[1]:
+            message = f"user {placed.value} is {other!r} already; a user is one person"
+            yield ConfigProblem(where, spell_key(key), message)
+    numbers: dict[str, int] = {}
+    for key, placed in layer.items():
+        if key[:-1] == ("permissions", "approvers"):
+            where = placed.source.place or placed.source.layer
+            numbers[where] = number = numbers.get(where, 0) + 1
+            line = find_approver_table(where, number)
+            name = f"permissions.approvers.{number}" + (f" (line {line})" if line else "")
+            for message in _check_approvers(placed.value, known):
+                yield ConfigProblem(where, name, message)
+
+
+def _check_approvers(given: dict[str, Any], known: set[str]) -> Iterator[str]:
+    people: list[str] = given.get("people", [])
+    if not people:
+        yield "people: it is empty; name at least one person who may answer"
+        return
+    for person in people:
+        if person not in known:
+            hint = suggest_name(person, known)
+            yield f"people: there is no person {person!r} with a uid or devices in `people`{hint}"
+    needed = given.get("needed", 1)
+    if needed > len(set(people)):
+        names = ", ".join(dict.fromkeys(people))
+        yield f"needed: {needed} is more than the people who may answer ({names})"
+
+
+def find_approver_table(where: str, number: int) -> int | None:
+    """The line at which the n-th table of approvers begins in a file; None: that is not clear."""
+    try:
+        lines = Path(where).read_text("utf-8", "replace").splitlines()
+    except (OSError, ValueError):
+        return None
+    heads = [
+        at
+        for at, line in enumerate(lines, 1)
+        if re.fullmatch(r"\s*\[\[\s*permissions\s*\.\s*approvers\s*\]\]\s*(#.*)?", line)
+    ]
+    if number <= len(heads):
+        return heads[number - 1]
+    lists = [at for at, line in enumerate(lines, 1) if re.match(r"\s*approvers\s*=", line)]
+    return lists[0] if lists else None
 
 
 def _misspelt(environ: Mapping[str, str]) -> list[ConfigNotice]:

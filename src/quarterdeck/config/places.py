@@ -8,8 +8,8 @@ with access for the owner alone.
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from quarterdeck.wire.private_files import make_private_directory
 
@@ -20,8 +20,7 @@ __all__ = ["Places", "make_private"]
 NAME = "quarterdeck"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class Places(NamedTuple):
     """Where our files are. All paths are absolute; none needs to exist."""
 
     config: Path

@@ -5,20 +5,45 @@ A field's default is the lowest layer. Tables with free names (``models``, ``ven
 into ``docs/configuration.md``; a test compares them.
 """
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Literal
 
-from msgspec import Meta, field
+from msgspec import field
 
 from quarterdeck.wire.settings import Effort, PermissionMode, VendorWire
 from quarterdeck.wire.values import Value
 from quarterdeck.wire.worktrees import LandingMethod
+
+from .setting_types import (
+    Allowance,
+    BranchPattern,
+    BudgetText,
+    CallKind,
+    Count,
+    Days,
+    Delay,
+    Dollars,
+    Gigabytes,
+    Minutes,
+    ModelName,
+    Occasion,
+    PersonName,
+    QuietHours,
+    Retries,
+    Seconds,
+    ServerName,
+    Share,
+    Url,
+    Variable,
+)
 
 __all__ = [
     "ADDED_UP",
     "FREE_OF_TRUST",
     "HOOK_POINTS",
     "SECRET",
+    "ApproverSettings",
     "BashSettings",
+    "BudgetSettings",
     "CheckpointSettings",
     "ChildSettings",
     "ContextSettings",
@@ -31,58 +56,18 @@ __all__ = [
     "LimitSettings",
     "McpServerSettings",
     "McpSettings",
+    "MeterSettings",
     "ModelSettings",
     "PermissionSettings",
+    "PersonSettings",
     "PriceSettings",
     "SandboxSettings",
     "Settings",
     "ToolSettings",
     "VendorSettings",
+    "WebSettings",
     "WorkbenchSettings",
     "WorktreeSettings",
-]
-
-Occasion: TypeAlias = Literal["needed", "done", "failed", "conflict"]
-"""The occasions of notifications."""
-
-Count: TypeAlias = Annotated[int, Meta(ge=1, description="a whole number, at least 1")]
-Retries: TypeAlias = Annotated[int, Meta(ge=0, description="a whole number, at least 0")]
-Seconds: TypeAlias = Annotated[float, Meta(gt=0, description="a number of seconds above 0")]
-Dollars: TypeAlias = Annotated[float, Meta(ge=0, description="a number of US dollars")]
-Share: TypeAlias = Annotated[
-    float, Meta(gt=0, le=1, description="a part of the whole, above 0, at most 1")
-]
-Minutes: TypeAlias = Annotated[float, Meta(ge=0, description="a number of minutes")]
-Delay: TypeAlias = Annotated[float, Meta(ge=0, description="a number of seconds")]
-Days: TypeAlias = Annotated[float, Meta(ge=0, description="a number of days")]
-Gigabytes: TypeAlias = Annotated[float, Meta(gt=0, description="a number of gigabytes above 0")]
-BranchPattern: TypeAlias = Annotated[
-    str,
-    Meta(pattern=r"^[^\s]*\{agent\}[^\s]*$", description="a name of a branch with {agent} in it"),
-]
-QuietHours: TypeAlias = Annotated[
-    str,
-    Meta(
-        pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]$",
-        description="two times of the day in the form 22:00-07:00",
-    ),
-]
-Url: TypeAlias = Annotated[
-    str, Meta(pattern=r"^https?://[^\s]+$", description="a URL with http:// or https://")
-]
-ModelName: TypeAlias = Annotated[
-    str, Meta(pattern=r"^[^/\s]+/\S+$", description="a model's name in the form vendor/id")
-]
-ServerName: TypeAlias = Annotated[
-    str,
-    Meta(
-        pattern=r"^(?!.*__)[A-Za-z0-9][A-Za-z0-9_-]{0,31}$",
-        description="a name of at most 32 letters, digits, '-' and '_', no two '_' together",
-    ),
-]
-Variable: TypeAlias = Annotated[
-    str,
-    Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="the name of an environment variable"),
 ]
 
 HOOK_POINTS = (
@@ -99,7 +84,8 @@ HOOK_POINTS = (
 """When hooks are run."""
 
 ADDED_UP = frozenset(
-    {"permissions.allow", "permissions.ask", "permissions.deny"}
+    {"permissions.allow", "permissions.ask", "permissions.deny", "permissions.approvers"}
+    | {"meter.agents"}
     | {f"hooks.{point}" for point in HOOK_POINTS}
 )
 """Lists to which each layer adds. Every other list of a higher layer replaces the lower one.
@@ -235,6 +221,29 @@ class ChildSettings(Value, frozen=True, kw_only=True):
     """How many bytes of an answer the waiting agent sees. The log has the full answer."""
 
 
+class PersonSettings(Value, frozen=True, kw_only=True):
+    """A person who answers requests; your own file alone counts."""
+
+    uid: Retries | None = None
+    """The number of the user on this machine whose programs answer in this person's name. No two
+    people can have the same."""
+    devices: bool = False
+    """Whether devices that are paired for this person (``web pair --person``) answer in their name.
+    Who can pair a device is then this person, too."""
+
+
+class ApproverSettings(Value, frozen=True, kw_only=True):
+    """Who has to allow a call before it runs. See ``docs/permissions.md``."""
+
+    match: str | None = None
+    """Only calls that this pattern touches, such as ``bash(git push:*)``. Unset: every call that
+    needs permission."""
+    people: tuple[PersonName, ...] = ()
+    """The people who may answer, by their names in ``people``. A denial of one denies."""
+    needed: Count = 1
+    """How many of them have to allow it."""
+
+
 class PermissionSettings(Value, frozen=True, kw_only=True):
     """Rules for tool calls. Each layer adds to the lists; deny wins over ask, ask over allow."""
 
@@ -251,6 +260,9 @@ class PermissionSettings(Value, frozen=True, kw_only=True):
     start it with a warning and report violations afterwards."""
     on_violation: Literal["report", "stop"] = "report"
     """What to do when another agent acted without permission: report it, or also end its turn."""
+    approvers: tuple[ApproverSettings, ...] = ()
+    """Who has to allow which calls. Each layer adds to the list, and all that match a call count.
+    Empty: the first answer decides."""
 
 
 class SandboxSettings(Value, frozen=True, kw_only=True):
@@ -390,14 +402,15 @@ class HostSettings(Value, frozen=True, kw_only=True):
     """A host without clients, agents and terminals exits after this time; 0: never."""
     resume_agents: bool = False
     """Whether agents that ran when the host was killed are resumed automatically."""
+    resume_plans: bool = False
+    """Whether runs of plans whose process ended early go on when the host starts."""
 
 
 class NotificationSettings(Value, frozen=True, kw_only=True):
     """How you are notified that an agent needs you, is done or failed; once for each event."""
 
     on: tuple[Occasion, ...] = ("needed", "done", "failed", "conflict")
-    """When: an agent needs you, has done what it was asked, has failed, or changes what another
-    agent changes too."""
+    """When: an agent needs you, is done, has failed, or changes what another one changes too."""
     bell: bool = True
     """Whether a terminal that shows agents rings its bell."""
     desktop: bool = False
@@ -473,6 +486,14 @@ class WorktreeSettings(Value, frozen=True, kw_only=True):
     those that were copied into it and changed."""
 
 
+class MeterSettings(Value, frozen=True, kw_only=True):
+    """The meter, through which model calls of other agents can be led."""
+
+    agents: tuple[str, ...] = ()
+    """Agents whose model calls pass through it, by name; `"*"`: every agent whose file says how.
+    In a project's file: there."""
+
+
 class WorkbenchSettings(Value, frozen=True, kw_only=True):
     """The workbench; your own file alone counts."""
 
@@ -482,6 +503,41 @@ class WorkbenchSettings(Value, frozen=True, kw_only=True):
     signs: Literal["auto", "unicode", "ascii"] = "auto"
     """Whether signs and lines are drawn in ASCII. ``auto``: if the locale is not UTF-8, or on a
     terminal whose font has few signs (``TERM`` is ``linux`` or ``dumb``)."""
+
+
+class WebSettings(Value, frozen=True, kw_only=True):
+    """The browser interface; your own file alone counts. See ``docs/web.md``."""
+
+    ntfy: Url | None = None
+    """A topic of ntfy that gets notifications too, such as ``https://ntfy.sh/my-secret-topic``. Who
+    knows the topic can read them."""
+    webhook: Url | None = None
+    """An address that gets notifications too, as JSON."""
+    decide_in_notifications: tuple[CallKind, ...] = ()
+    """Kinds of calls that can be allowed and denied from a notification, without opening the page,
+    such as ``["read", "search"]``. Other notifications open the page."""
+
+
+class BudgetSettings(Value, frozen=True, kw_only=True):
+    """What agents may use. Each is a list such as ``["5usd", "200ktok"]``. See ``docs/budgets.md``.
+
+    ``day`` and ``all`` count in your own file alone.
+    """
+
+    agent: tuple[BudgetText, ...] = ()
+    """For each agent, with its own sub-agents."""
+    tree: tuple[BudgetText, ...] = ()
+    """For each agent that you start, with all that it starts."""
+    project: tuple[BudgetText, ...] = ()
+    """For all agents of a project together."""
+    day: tuple[BudgetText, ...] = ()
+    """For all agents together, each day."""
+    all: tuple[BudgetText, ...] = ()
+    """For all agents together."""
+    warn_at: Share = 0.8
+    """The part of a budget from which on you and the agent are warned."""
+    allowance: Allowance = 0.05
+    """The part of a budget that agents may use beyond it, to wrap up."""
 
 
 class Settings(Value, frozen=True, kw_only=True):
@@ -507,6 +563,8 @@ class Settings(Value, frozen=True, kw_only=True):
     """Agents that our own agent starts."""
     permissions: PermissionSettings = PermissionSettings()
     """Rules for tool calls."""
+    people: dict[PersonName, PersonSettings] = field(default_factory=dict[str, PersonSettings])
+    """People who answer requests, by name; see ``permissions.approvers``."""
     sandbox: SandboxSettings = SandboxSettings()
     """The sandbox for commands of our own agent."""
     tools: ToolSettings = ToolSettings()
@@ -519,6 +577,8 @@ class Settings(Value, frozen=True, kw_only=True):
     """Programs and functions that are run at points of a session of our own agent."""
     instructions: InstructionSettings = InstructionSettings()
     """Project instructions for the model."""
+    budget: BudgetSettings = BudgetSettings()
+    """What agents may use."""
     landing: LandingSettings = LandingSettings()
     """How the work of agents is landed."""
     host: HostSettings = HostSettings()
@@ -527,5 +587,9 @@ class Settings(Value, frozen=True, kw_only=True):
     """How you are notified that an agent needs you, is done or failed."""
     worktrees: WorktreeSettings = WorktreeSettings()
     """Git worktrees of agents."""
+    meter: MeterSettings = MeterSettings()
+    """The meter of model calls of other agents."""
     workbench: WorkbenchSettings = WorkbenchSettings()
     """The workbench."""
+    web: WebSettings = WebSettings()
+    """The browser interface."""

@@ -140,12 +140,15 @@ def _covers(pattern: Key, key: Key) -> bool:
     )
 
 
-def check_layer(values: dict[str, Any], where: str) -> tuple[ConfigProblem, ...]:
+def check_layer(
+    values: dict[str, Any], where: str, table: type[Struct] = Settings
+) -> tuple[ConfigProblem, ...]:
     """Find every key and value that no setting takes; empty when all is well.
 
     A value is quoted only where it is one of a few words, so that nothing secret is repeated.
+    ``table``: the schema, where it is not that of the settings.
     """
-    return tuple(_check_table(values, Settings, (), where))
+    return tuple(_check_table(values, table, (), where))
 
 
 def suggest_name(name: str, known: Iterable[str], prefix: str = "") -> str:

@@ -1,7 +1,7 @@
 """Which project a directory belongs to."""
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from quarterdeck.wire.git_link import read_git_link
 
@@ -10,8 +10,7 @@ __all__ = ["FOLDER", "Workspace", "find_workspace"]
 FOLDER = ".quarterdeck"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workspace:
+class Workspace(NamedTuple):
     """A project on disk."""
 
     root: Path

@@ -26,6 +26,7 @@ __all__ = [
     "AgentPermissions",
     "AgentTransport",
     "LoginEvidence",
+    "MeterEndpoint",
     "check_agent_name",
     "expand_command",
     "make_launch",
@@ -42,6 +43,7 @@ SELF = "{quarterdeck}"
 """In a command: this program itself."""
 
 _NAME = re.compile(r"\w[\w.+-]{0,63}")
+_ENDPOINT = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _DIALECTS: Mapping[str, frozenset[str]] = {
     "pipe": frozenset(("claude", "qwen", "codex", "gemini", "opencode", "cursor", "pi", "generic")),
     "daemon": frozenset(("codex", "opencode")),
@@ -114,6 +116,24 @@ class AgentTransport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """What it was proven with, such as ``codex 0.166.0``; empty: wired, unverified."""
 
 
+class MeterEndpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One address that an agent asks models at, and how it is given another.
+
+    ``{}`` in a value or a word is the address at the meter.
+    """
+
+    upstream: str = ""
+    """The base URL that it has by default; empty: only where ``variable`` is set."""
+    variable: str = ""
+    """The variable with its base URL: where it is set its value is the upstream."""
+    requires: str = ""
+    """Only where this variable is set, such as the key of a vendor."""
+    environment: dict[str, str] = {}
+    """Other variables that are set; JSON objects are merged with what they hold."""
+    words: tuple[str, ...] = ()
+    """Words for its command line, over every transport."""
+
+
 class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One agent, as its file, and the user's over it, describe it."""
 
@@ -137,6 +157,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     order: tuple[Transport, ...] | None = None
     """Transports in the order in which they are tried; left out: as they stand in the file."""
     transports: dict[Transport, AgentTransport] = {}
+    meter: dict[str, MeterEndpoint] = {}
+    """How its model calls are led through the meter, by a name for each address."""
     notes: tuple[str, ...] = ()
     """What is good to know, for a person."""
 
@@ -256,6 +278,8 @@ def check_agent_name(file: str, name: str) -> None:
 
 def _check(file: str, agent: Agent) -> None:
     """What types alone cannot say."""
+    for name, endpoint in agent.meter.items():
+        _check_endpoint(file, name, endpoint)
     for transport in agent.order or ():
         if transport not in agent.transports:
             raise _bad(file, "order", f"there is no table [transports.{transport}]")
@@ -271,6 +295,20 @@ def _check(file: str, agent: Agent) -> None:
             _check_events(file, agent.name, reach)
         for table in (reach.words, reach.modes, reach.agent_modes):
             _check_words(file, key, cast("Mapping[str, tuple[str, ...]]", table))
+
+
+def _check_endpoint(file: str, name: str, endpoint: MeterEndpoint) -> None:
+    key = f"meter.{name}"
+    if not _ENDPOINT.fullmatch(name):
+        raise _bad(file, key, "its name may have small letters, digits and '-', 32 at most")
+    if not (endpoint.variable or endpoint.upstream):
+        raise _bad(file, key, "give an upstream, or the variable that has it")
+    if not (endpoint.variable or endpoint.environment or endpoint.words):
+        raise _bad(file, key, "give a variable, an environment or words that set the address")
+    if endpoint.upstream and not endpoint.upstream.startswith(("http://", "https://")):
+        raise _bad(file, f"{key}.upstream", "must begin with http:// or https://")
+    if any("\0" in word for word in (*endpoint.words, *endpoint.environment.values())):
+        raise _bad(file, key, "a word or a value cannot contain a NUL")
 
 
 def _check_events(file: str, name: str, reach: AgentTransport) -> None:
@@ -294,7 +332,7 @@ _MISSING = re.compile(r"missing required field `(?P<field>[^`]*)`")
 _FIELDS = tuple(
     dict.fromkeys(
         field
-        for struct in (Agent, AgentTransport, LoginEvidence, AgentPermissions)
+        for struct in (Agent, AgentTransport, LoginEvidence, AgentPermissions, MeterEndpoint)
         for field in struct.__struct_fields__
         if field != "sources"
     )

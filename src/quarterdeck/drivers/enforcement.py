@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from quarterdeck.policy.foreign_calls import CallContext
 from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.grammar import print_rule
-from quarterdeck.policy.grants import applicable_rules
 from quarterdeck.policy.modes import Mode
 from quarterdeck.policy.rules import (
     AnyCall,
@@ -146,9 +145,7 @@ def is_reading_guarded(gate: Gate, around: CallContext) -> bool:
 
 def guarding_rules(gate: Gate, around: CallContext) -> list[Rule]:
     """The rules that deny something or want to be asked, from wherever."""
-    given = applicable_rules(
-        gate.grants.all, project=around.project, session=around.session, agent=around.agent
-    )
+    given = gate.granted_rules(project=around.project, session=around.session, agent=around.agent)
     return [rule for rule in (*gate.rules, *given) if rule.effect != "allow"]
 
 

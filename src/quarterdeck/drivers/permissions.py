@@ -14,15 +14,14 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from msgspec.structs import replace as copied
+from msgspec.structs import replace
 
 from quarterdeck.policy.call import Call, PathUse, path_use
 from quarterdeck.policy.foreign_calls import CallContext, bare_name, call_from_tool
 from quarterdeck.policy.gate import Gate, PermissionGranted, PermissionRefused
-from quarterdeck.policy.grants import applicable_rules
 from quarterdeck.policy.lookup import Disk, look_up
 from quarterdeck.policy.paths import fixed_part, is_below
 from quarterdeck.policy.permission_options import choice_of
@@ -205,9 +204,7 @@ async def call_of(question: PermissionAsked, around: CallContext, gate: Gate) ->
 
 def _call(question: PermissionAsked, around: CallContext, gate: Gate) -> Call:
     call = _looked_at(_read(question, around))
-    given = applicable_rules(
-        gate.grants.all, project=call.project, session=call.session, agent=call.agent
-    )
+    given = gate.granted_rules(project=call.project, session=call.session, agent=call.agent)
     return hold_against(call, (*gate.rules, *given))
 
 
@@ -243,7 +240,7 @@ def _looked_at(call: Call) -> Call:
 
 
 def _real(use: PathUse) -> PathUse:
-    return copied(use, resolved=os.path.realpath(use.path))
+    return replace(use, resolved=os.path.realpath(use.path))
 
 
 def _is_directory(path: str) -> bool:

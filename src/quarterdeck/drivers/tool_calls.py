@@ -8,12 +8,12 @@ it ends the turn.
 import asyncio
 import posixpath
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
-from msgspec.structs import replace as replace_struct
+from msgspec.structs import replace
 
 from quarterdeck.policy.call import Call
 from quarterdeck.policy.decision import Allow, Deny
@@ -82,7 +82,7 @@ class ToolCallNormalizer:
         final = start.status if start.status in ("completed", "failed") else None
         ours = self._open_call(theirs)
         status = "in_progress" if final else start.status
-        yield replace_struct(start, call=ours, status=status)
+        yield replace(start, call=ours, status=status)
         if final:
             yield self._end(theirs, ToolCallEnded(call=ours, status=final))
 
@@ -95,7 +95,7 @@ class ToolCallNormalizer:
         if theirs not in self._open:
             first = _as_start(update)
             over = first.status in ("completed", "failed")
-            yield from self.begin(replace_struct(first, status="in_progress") if over else first)
+            yield from self.begin(replace(first, status="in_progress") if over else first)
             if not over and update.raw_output is UNSET:
                 return
             update = ToolCallUpdated(
@@ -108,7 +108,7 @@ class ToolCallNormalizer:
         if isinstance(update.status, str) and update.status in ("completed", "failed"):
             yield from self._finish(theirs, ours, update, update.status)
         else:
-            yield replace_struct(update, call=ours)
+            yield replace(update, call=ours)
 
     def ask(self, question: PermissionAsked) -> Iterator[Event]:
         """The agent asks for permission; some announce the call by nothing else.
@@ -138,7 +138,7 @@ class ToolCallNormalizer:
         if theirs not in self._open:
             ours = self._open_call(theirs)
             yield ToolCallStarted(call=ours, title=theirs, status="in_progress")
-        yield self._end(theirs, replace_struct(end, call=self._open[theirs]))
+        yield self._end(theirs, replace(end, call=self._open[theirs]))
 
     def close(self, status: ToolCallEnd, reason: str) -> Iterator[Event]:
         """End the calls that the agent left open; the turn is over."""
@@ -516,7 +516,7 @@ class ServedCallRunner:
             return await act(_containment(covered, served, is_auto=gate.mode == "full-auto"))
         known = self._conduct.find(call)
         if known is not None:
-            return await self._decide(served, replace_struct(question, call=known), call, act)
+            return await self._decide(served, replace(question, call=known), call, act)
         return await self._decide_alone(served, question, call, act)
 
     async def _decide_alone(

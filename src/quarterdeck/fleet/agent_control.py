@@ -1,22 +1,25 @@
 """Control of agents: spawned, resumed, prompted, interrupted, renamed, ended, deleted."""
 
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace as copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from quarterdeck.drivers.driver import ClosedAs
 from quarterdeck.policy.modes import parse_mode
+from quarterdeck.wire.budgets import BudgetLimit
 from quarterdeck.wire.content import ContentBlock, text
-from quarterdeck.wire.events import Event, Origin, SessionChanged, WorktreeAssigned
+from quarterdeck.wire.events import BudgetChanged, Event, Origin, SessionChanged, WorktreeAssigned
 from quarterdeck.wire.ids import MessageId, SessionId, new_message_id, new_session_id
 from quarterdeck.wire.tasks import BackgroundTasks
 
-from .agent_entry import AgentEntry
+from .agent_entry import AgentEntry, is_own_agent
 from .agent_runner import AgentRunner, AgentStart
 from .api import AgentInfo, QueuedPrompt, SentMessage, SpawnOptions
-from .errors import AgentNotReadyError
+from .budgets.service import BudgetService
+from .budgets.stops import make_decider
+from .errors import AgentNotReadyError, InvalidOptionsError
 from .live_index import LiveIndex, LogWriter
 from .mcp.orchestration import Orchestration
 from .prompt_queue import PromptQueues
@@ -25,7 +28,7 @@ from .supervisor import Supervisor
 from .worktrees.builder import MadeWorktree
 from .worktrees.service import WorktreeService
 
-__all__ = ["AgentControl", "AgentLifecycle"]
+__all__ = ["AgentControl", "AgentLifecycle", "BudgetReach"]
 
 
 class AgentControl:
@@ -152,6 +155,7 @@ class AgentLifecycle:
         tools: Orchestration,
         worktrees: WorktreeService,
         work: BackgroundTasks,
+        budgets: BudgetService,
     ) -> None:
         """Args:
         current: who is in the fleet.
@@ -160,7 +164,9 @@ class AgentLifecycle:
         tools: what agents that lead are sent.
         worktrees: makes the worktrees in which agents work.
         work: what is begun here is finished there, also when the caller goes away.
+        budgets: keeps what agents may use.
         """
+        self._budgets = budgets
         self._current = current
         self._starting = starting
         self._supervisor = supervisor
@@ -185,6 +191,7 @@ class AgentLifecycle:
     async def _spawn(self, request: SpawnOptions, cwd: str) -> AgentEntry:
         with self._worktrees.claims.start(cwd):
             start = await self._starting.new(request, new_session_id())
+            start = await self._with_budget(start, request.budget)
             first = await self._first(request, start)
             return await self._supervisor.start_new(start, request.name, first)
 
@@ -205,9 +212,35 @@ class AgentLifecycle:
     async def _start_made(self, request: SpawnOptions, made: MadeWorktree, name: str) -> AgentEntry:
         options = replace(request.options, cwd=made.cwd)
         start = await self._starting.new(replace(request, options=options), new_session_id())
-        start = copy(start, noted=_assignment(made))
+        start = await self._with_budget(copy(start, noted=_assignment(made)), request.budget)
         first = await self._first(request, start)
         return await self._supervisor.start_new(start, name, first, is_reserved=True)
+
+    async def _with_budget(self, start: AgentStart, limits: tuple[BudgetLimit, ...]) -> AgentStart:
+        """A start that notes what the agent may use, with all that it starts."""
+        if not limits:
+            return start
+        is_own = is_own_agent(start.spawn.options)
+        has_calls = any(one.unit == "calls" for one in limits)
+        if (
+            has_calls
+            and not is_own
+            and not await self._budgets.are_calls_counted(start.opening.options)
+        ):
+            raise InvalidOptionsError(
+                f"budget: the model calls of {start.spawn.options.agent} cannot be counted; give "
+                "it a budget of money, tokens or time, or put it behind the meter"
+            )
+        self._budgets.want()
+        parent = start.spawn.parent_session
+        by = make_decider(parent if parent is not None else "person")
+        events = (
+            BudgetChanged(
+                scope="tree", subject=start.session, unit=one.unit, amount=one.amount, by=by
+            )
+            for one in limits
+        )
+        return copy(start, noted=(*start.noted, *events))
 
     async def _first(self, request: SpawnOptions, start: AgentStart) -> QueuedPrompt | None:
         introduction = await self._tools.introduction(start.spawn)
@@ -255,6 +288,7 @@ class AgentLifecycle:
         with self._worktrees.claims.start(entry.spawn.options.cwd):
             await self._worktrees.check(entry)
             start = await self._starting.fork(entry, new_session_id(), parent)
+            start = await self._with_budget(start, self._budgets.list_limits(entry.session))
             return await self._supervisor.start_new(start, name, _first(prompt))
 
     async def _fork_in_worktree(
@@ -268,6 +302,7 @@ class AgentLifecycle:
                 with self._worktrees.claims.start(made.cwd):
                     start = await self._starting.fork(entry, new_session_id(), parent, made.cwd)
                     start = copy(start, noted=_assignment(made))
+                    start = await self._with_budget(start, self._budgets.list_limits(entry.session))
                     return await self._supervisor.start_new(
                         start, free, _first(prompt), is_reserved=True
                     )
@@ -310,6 +345,36 @@ class AgentLifecycle:
         return self._current.info(await self._work.finish(work))
 
 
+class BudgetReach:
+    """How budgets reach agents; an ``AgentReach``."""
+
+    def __init__(
+        self,
+        current: LiveIndex,
+        find: Callable[[SessionId], AgentRunner | None],
+        deliver: Callable[[str, str], Awaitable[None]],
+    ) -> None:
+        self._current = current
+        self._find = find
+        self._deliver = deliver
+
+    async def steer(self, session: SessionId, content: tuple[ContentBlock, ...]) -> bool:
+        """Give the running turn a message; False if none takes it."""
+        member = self._find(session)
+        prompt = QueuedPrompt(message=new_message_id(), content=content, origin="hook")
+        return member is not None and await member.steer(prompt)
+
+    async def interrupt(self, session: SessionId) -> None:
+        """End the running turn, if there is one."""
+        if (member := self._find(session)) is not None:
+            await member.interrupt()
+
+    async def prompt(self, session: SessionId, words: str) -> None:
+        """Let the agent go on; with what waits for it, or with these words."""
+        if not self._current.get(session).queue:
+            await self._deliver(session, words)
+
+
 def _assignment(made: MadeWorktree) -> tuple[Event, ...]:
     """What is noted about a worktree when its agent starts."""
     assigned = WorktreeAssigned(worktree=made.worktree, includes=made.includes)
@@ -324,3 +389,11 @@ def _first(
     words = tuple(text(one) for one in (introduction, prompt) if one is not None)
     origin: Origin = "person" if sender is None else "agent"
     return QueuedPrompt(message=new_message_id(), content=words, origin=origin, sender=sender)
+
+
+if TYPE_CHECKING:
+    from typing import cast
+
+    from .budgets.stops import AgentReach
+
+    _reach: AgentReach = cast("BudgetReach", None)

@@ -111,6 +111,7 @@ NATIVE = "native"
 """Our own agent's name in the catalogue, and how it is reached in the host's process."""
 ENTRY_EVENTS = STATUS_EVENTS | {
     "mode_changed",
+    "permission_approved",
     "permission_violated",
     "prompt_queued",
     "prompt_dropped",

@@ -14,19 +14,20 @@ from quarterdeck.drivers.driver import ClosedAs, DriverSession, DriverSessionOpt
 from quarterdeck.journal import JournalError
 from quarterdeck.policy.foreign_calls import CallContext
 from quarterdeck.policy.gate import Gate
-from quarterdeck.wire.content import ContentBlock
+from quarterdeck.wire.content import ContentBlock, text
 from quarterdeck.wire.errors import LinkError, QuarterdeckError
 from quarterdeck.wire.events import Event, NoticePosted, SessionEnded, SessionSpawned
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId
 from quarterdeck.wire.tasks import run_beside, start_task
 
 from .api import QueuedPrompt
+from .budgets.service import BudgetService, SessionBudget
 from .checkpoints.service import CheckpointService
 from .live_index import LiveIndex, LogWriter
 from .prompt_queue import PromptQueues
 
 if TYPE_CHECKING:
-    from quarterdeck.agent.ports import TurnRecorder
+    from quarterdeck.agent.ports import CallBudget, TurnRecorder
     from quarterdeck.agent.tools.tool import Tool
     from quarterdeck.policy.rules import Rule
     from quarterdeck.terminal.headless_terminal import HeadlessTerminal
@@ -60,6 +61,8 @@ class AgentStart:
     """Rules for our own agent, besides those of the options."""
     recorder: "TurnRecorder | None" = None
     """Records what turns of our own agent do to files; other drivers report it by events."""
+    budget: "CallBudget | None" = None
+    """Where our own agent reserves its model calls."""
     on_terminal: "Callable[[HeadlessTerminal], None] | None" = None
     """Called with where the agent runs, if in a terminal, as soon as its process is there."""
 
@@ -94,6 +97,7 @@ class AgentRunner:
         notes: LogWriter,
         queues: PromptQueues,
         checkpoints: CheckpointService,
+        budgets: BudgetService,
     ) -> None:
         self.id = start.session
         self.session: DriverSession | None = None
@@ -104,10 +108,16 @@ class AgentRunner:
         self._current = current
         self._notes = notes
         self._queues = queues
+        self._budgets = budgets
         self._turns = checkpoints.attach(
             lambda: current.get(start.session), start.around, self._write
         )
-        self._start = replace(start, on_terminal=self._runs_in, recorder=self._turns)
+        self._start = replace(
+            start,
+            on_terminal=self._runs_in,
+            recorder=self._turns,
+            budget=SessionBudget(budgets, start.session),
+        )
         self._fate: _Fate | None = None
         self._ending = asyncio.Event()
         self._killing = asyncio.Event()
@@ -234,6 +244,8 @@ class AgentRunner:
 
     async def _serve(self, session: DriverSession) -> None:
         while True:
+            await self._queues.wait(self.id)
+            await self._budgets.admit(self.id)
             queued = await self._queues.take(self.id)
             self._busy = asyncio.Event()
             reason: str | None = None
@@ -262,6 +274,8 @@ class AgentRunner:
         if self._is_withdrawn:
             return
         self._is_sent = True
+        if (words := self._budgets.stops.take_words(self.id)) is not None:
+            content = (*content, text(words))
         await session.prompt(
             content, origin=queued.origin, sender=queued.sender, message=queued.message
         )

@@ -100,13 +100,16 @@ def advance_status(now: AgentStatus, event: Event) -> AgentStatus:
     """The standing after an event; one that says nothing about it leaves it as it is."""
     match event:
         case SessionSpawned():
-            return replace(NEW_STATUS, is_archived=now.is_archived)
+            # What was asked after its end, to approve what it did, stays open.
+            return replace(NEW_STATUS, is_archived=now.is_archived, permissions=now.permissions)
         case SessionOpened() | SessionResumed():
             return replace(now, phase="idle", is_live=True, reason=None)
         case SessionEnded(how=how, reason=reason):
             return AgentStatus(phase=_ENDS[how], reason=reason, is_archived=now.is_archived)
         case SessionChanged(archived=bool(archived)):
             return replace(now, is_archived=archived)
+        case PermissionAsked() | PermissionAnswered() if not now.is_live:
+            return _asked(now, event)  # a person is to approve what it did
         case _ if not now.is_live and now.phase != "starting":
             return now  # it is over: nothing that comes late brings it back
         case TurnStarted():

@@ -36,6 +36,7 @@ from .host import methods
 from .host.methods import (
     ENDED,
     HELLO,
+    LIMITS,
     PROTOCOL,
     RECORDS,
     SCREEN_CALL,
@@ -52,7 +53,6 @@ from .host.methods import (
     decode_error,
     encode_error,
 )
-from .host.server import LIMITS
 
 __all__ = [
     "HELLO_SECONDS",

@@ -11,6 +11,7 @@
     ├── NameTakenError       another agent has it
     ├── AgentNotReadyError   the agent is not in a state for this
     ├── NotAChildError       an agent may act on its own children only
+    ├── NotAnApproverError   other people have to answer a request
     ├── ExceedsParentError   a child that could do more than the agent that starts it
     ├── FleetLimitError      a limit on agents or on depth
     ├── WorktreeError        a worktree cannot be used or removed as it is
@@ -32,7 +33,6 @@
 """
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 from quarterdeck.wire.errors import QuarterdeckError
 
@@ -55,6 +55,7 @@ __all__ = [
     "NoSuchWorktreeError",
     "NoWorkbenchError",
     "NotAChildError",
+    "NotAnApproverError",
     "WorkbenchCallError",
     "WorkbenchGoneError",
     "WorkbenchRefusedError",
@@ -72,6 +73,8 @@ class NoSuchAgentError(FleetError):
     """No agent has this name or id."""
 
     def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+        from difflib import get_close_matches  # few names are wrong
+
         near = get_close_matches(name, list(known), n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "; `quarterdeck ps --all` lists them"
         super().__init__(f"there is no agent {name!r}{hint}")
@@ -164,6 +167,14 @@ class NoSuchWorktreeError(WorktreeError):
             "them"
         )
         self.name = name
+
+
+class NotAnApproverError(FleetError):
+    """Other people have to answer a request; the message names them."""
+
+    def __init__(self, why: str, people: "tuple[str, ...]") -> None:
+        super().__init__(f"{why}; it needs {' or '.join(people)}")
+        self.people = people
 
 
 class WorktreeSetupError(WorktreeError):

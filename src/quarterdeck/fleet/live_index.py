@@ -27,6 +27,7 @@ from quarterdeck.wire.events import (
     CommandStarted,
     Event,
     PermissionAnswered,
+    PermissionApproved,
     PermissionAsked,
     PermissionViolated,
     Prompted,
@@ -78,8 +79,18 @@ class LiveIndex:
         self.seq = self._journal.last
         for entry in await self._journal.query(load_unarchived):
             await self._adopt(entry)
-        requests = await self._journal.query(load_requests)
-        self.requests = {one.request: one for one in requests}
+        for one in await self._journal.query(load_requests):
+            if await self._knows(one.session):
+                self.requests[one.request] = one
+
+    async def _knows(self, session: SessionId) -> bool:
+        """Whether there is such an agent; one that is archived may have a request, too."""
+        if session not in self._entries:
+            entry = await self._journal.query(lambda connection: find_entry(connection, session))
+            if entry is None or entry.session != session:
+                return False
+            await self._adopt(entry)
+        return True
 
     async def follow(self) -> None:
         """Take in every record, until the log is closed."""
@@ -124,6 +135,9 @@ class LiveIndex:
                     time=record.time,
                     event=event,
                 )
+            case PermissionApproved(request=request) as event if request in self.requests:
+                one = self.requests[request]
+                self.requests[request] = replace(one, approved=(*one.approved, event))
             case PermissionAnswered(request=request) | QuestionAnswered(request=request):
                 self.requests.pop(request, None)
             case SessionEnded():

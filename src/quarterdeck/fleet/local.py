@@ -19,11 +19,14 @@ from quarterdeck.wire.events import SessionEnded
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.tasks import BackgroundTasks, run_beside, run_to_end, start_task
 
-from .agent_control import AgentControl, AgentLifecycle
+from .agent_control import AgentControl, AgentLifecycle, BudgetReach
 from .agent_entry import AgentEntry
 from .agent_runner import SessionOpener
-from .api import FleetStatus, ImportedSession, InboxItem, TerminalInfo
+from .api import FleetStatus, ImportedSession
 from .attached_workbenches import AttachedWorkbenches
+from .budgets.lookup import BudgetLookup
+from .budgets.management import BudgetManagement
+from .budgets.service import BudgetService
 from .checkpoints.service import CheckpointService
 from .inbox import Inbox
 from .landing.service import LandingService, WorktreeRelease
@@ -31,7 +34,10 @@ from .landing.worker import LandingContext
 from .live_index import FleetReader, LiveIndex, LogWriter
 from .mcp.orchestration import Orchestration
 from .mcp.transcript import last_words
+from .meter.guard import BudgetGuard
+from .meter.service import MeterService
 from .names import looks_like_id
+from .permissions.approvers import Approvers
 from .permissions.grants import FleetGrants, GrantsProjection
 from .permissions.recorded_requests import BackTestService
 from .permissions.session_gate import open_grants
@@ -47,7 +53,8 @@ from .review.source import ReviewSource
 from .session_factory import AgentOpener, SessionFactory
 from .sessions.importer import SessionImporter
 from .supervisor import FleetLimits, Supervisor
-from .terminals import HostTerminals, LiveAgentTerminals
+from .terminals.api import TerminalInfo
+from .terminals.service import HostTerminals, LiveAgentTerminals
 from .usage.service import UsageService
 from .worktrees.management import WorktreeManagement
 
@@ -116,16 +123,17 @@ class LocalFleet:
         )
         self.worktree_service = starting.make_worktrees(current, self._notes)
         """The worktrees of its agents, for the parts that compare and land them."""
-        opener = self.worktree_service.wrap_opener(self._tools.wrap_opener(opener))
+        opener = self._tools.wrap_opener(self._make_meter(starting).wrap_opener(opener))
+        opener = self.worktree_service.wrap_opener(opener)
         self._checkpoints = self._make_checkpoints(places, starting)
+        self._make_budgets(starting)
         self._supervisor = Supervisor(
-            journal, current, self._notes, queues, opener, bounds, self._checkpoints
+            *(journal, current, self._notes, queues, opener, bounds, self._checkpoints),
+            self.budget_service,
         )
         current.takes_images = self._supervisor.takes_images
         self._importing = SessionImporter(journal, current, self._notes, self._supervisor)
-        self._inbox = Inbox(journal, current, self._supervisor.gate)
-        self._granted = FleetGrants(journal, self._notes, starting.grants, self._supervisor.gate)
-        self._screens = AttachedWorkbenches()
+        self._make_inbox(starting)
         self._terminals = HostTerminals(
             starting.environment, LiveAgentTerminals(current, self._supervisor)
         )
@@ -138,7 +146,8 @@ class LocalFleet:
         )
         self._reader = FleetReader(journal, current)
         self._lifecycle = AgentLifecycle(
-            current, starting, self._supervisor, self._tools, self.worktree_service, self._work
+            *(current, starting, self._supervisor, self._tools, self.worktree_service, self._work),
+            self.budget_service,
         )
         self._expose_agents(
             self._reader,
@@ -152,6 +161,32 @@ class LocalFleet:
         self._expose_log_readers(places, starting)
         self._landing = LandingService(self._landing_context(starting), self._work)
         self._expose_landings()
+
+    def _make_budgets(self, starting: SessionFactory) -> None:
+        current, lookup = self._current, BudgetLookup(starting.load_settings)
+        reach = BudgetReach(current, lambda session: self._supervisor.get(session), self._deliver)
+        self.budget_service = BudgetService(self.journal, current, self._notes, lookup, reach)
+        """Where model calls are reserved."""
+        self._budgeting = BudgetManagement(self.budget_service, current, lookup, self._work)
+        self.metering.guard = BudgetGuard(self.budget_service)
+        self.budget_service.are_calls_counted = self.metering.leads
+
+    def _make_inbox(self, starting: SessionFactory) -> None:
+        find_gate = self._supervisor.gate
+        self._inbox = Inbox(
+            *(self.journal, self._current, self._notes, find_gate, self._budgeting),
+            Approvers(starting.load_people),
+            starting.environment.get("HOME", ""),
+        )
+        self._granted = FleetGrants(self.journal, self._notes, starting.grants, find_gate)
+        self._screens = AttachedWorkbenches()
+
+    def _make_meter(self, starting: SessionFactory) -> MeterService:
+        self.metering = MeterService(
+            self._current, self._notes, starting.find, starting.load_settings, starting.environment
+        )
+        """The meter; its ``guard`` is asked before each call that passes it."""
+        return self.metering
 
     def _make_checkpoints(self, places: Places, starting: SessionFactory) -> CheckpointService:
         return CheckpointService(
@@ -190,8 +225,12 @@ class LocalFleet:
         self.set_option = control.set_option
 
     def _expose_inbox_and_terminals(self) -> None:
+        self.inbox = self._inbox.items
+        self.inbox_groups = self._inbox.groups
         self.answer = self._inbox.answer
+        self.answer_group = self._inbox.answer_group
         self.reply = self._inbox.reply
+        self.ask_approval = self._inbox.ask_approval
         self.grants = self._granted.all
         self.conflicts = self._radar.conflicts
         self.attach_screen = self._screens.attach
@@ -257,6 +296,10 @@ class LocalFleet:
         journal, home = self.journal, starting.environment.get("HOME", "")
         self._usage = UsageService(journal, self._current, places, starting.load_settings)
         self.usage = self._usage.usage
+        self.budgets = self._budgeting.budgets
+        self.set_budget = self._budgeting.set_budget
+        self.remove_budget = self._budgeting.remove_budget
+        self.meter = self.metering.meter
         self._requests = BackTestService(journal, home)
         self.back_test = self._requests.back_test
         self.suggest_rules = self._requests.suggest_rules
@@ -287,13 +330,14 @@ class LocalFleet:
         open_session: SessionOpener | None = None,
         bounds: FleetLimits = _DEFAULTS,
         resume_running: bool = False,
+        plans: "PlanStarter | None" = None,
         clock: WallClock | None = None,
     ) -> AsyncGenerator["LocalFleet"]:
         """Open the fleet of a log, by default the user's; leaving ends every agent.
 
         Agents that ran when an earlier host was killed are shown as failed, and can be resumed;
         with ``resume_running`` they are. ``open_session``: what starts agents; None: any of the
-        catalogue. ``clock`` tells microseconds since the epoch.
+        catalogue. ``plans`` runs what leads propose. ``clock`` tells microseconds since the epoch.
 
         Raises:
             JournalLockedError: another process owns this fleet.
@@ -311,9 +355,12 @@ class LocalFleet:
             await close_commands(journal)
             current = LiveIndex(journal)
             await current.load()
-            starting = SessionFactory(places, environment, journal, grants)
+            starting = SessionFactory(places, environment, journal, grants, current)
             opener = open_session or AgentOpener(places, environment, journal)
             fleet = cls(journal, current, starting, opener, bounds, places)
+            if plans is not None:
+                fleet._tools.offer_plans(plans)
+            await fleet.budget_service.recover()
             async with fleet._running():
                 await fleet._landing.recover()
                 await fleet._management.recover()
@@ -327,6 +374,7 @@ class LocalFleet:
     async def _running(self) -> AsyncGenerator[None]:
         async with (
             run_beside(self._current.follow(), name="fleet: current state"),
+            run_beside(self.budget_service.run(), name="fleet: budgets"),
             run_beside(self._radar.run(), name="fleet: radar"),
             run_beside(self._management.keep_tidy(), name="fleet: worktrees"),
             run_beside(self._management.follow_ends(), name="fleet: landed worktrees"),
@@ -353,6 +401,7 @@ class LocalFleet:
             await self._supervisor.stop(_STOPPED)
         finally:
             await closing
+        await self.metering.close()
         await self._work.wait()
         await self._checkpoints.settle()
         await self._tools.close()
@@ -366,11 +415,15 @@ class LocalFleet:
 
     async def delete(self, agent: str) -> None:
         """Delete an agent that is not live for good, with all that was said."""
-        session = (await self._current.find(agent)).session
+        entry = await self._current.find(agent)
+        session = entry.session
+        if not entry.is_started:
+            await self.budget_service.forget(session)
         await self._lifecycle.delete(session)
         self._radar.forget(session)
         self._usage.forget()
         self._requests.forget()
+        await self._granted.forget(session)
 
     async def status(self) -> FleetStatus:
         """The fleet as a whole."""
@@ -387,10 +440,6 @@ class LocalFleet:
     ) -> ImportedSession:
         """Take a session that an agent keeps on disk into the log."""
         return await self._work.finish(self._importing.bring(agent, id, homes, name=name, cwd=cwd))
-
-    async def inbox(self) -> list[InboxItem]:
-        """What waits for a person, oldest first."""
-        return self._inbox.items()
 
     async def revoke(self, grant: str, *, by: str = "person") -> bool:
         """Take a standing answer back."""
@@ -410,5 +459,6 @@ if TYPE_CHECKING:
     from typing import cast
 
     from .api import Fleet
+    from .mcp.tool_context import PlanStarter
 
     _: Fleet = cast("LocalFleet", None)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from quarterdeck.agent.checkpoints.service import Checkpoints
 from quarterdeck.agent.config_options import EFFORTS
 from quarterdeck.agent.native import SUPPORTED_OPTIONS, NativeAgent, NativeSessionOptions
+from quarterdeck.agent.ports import NO_BUDGET
 from quarterdeck.agent.session import Session as AgentSession
 from quarterdeck.agent.session_store import NoSuchSessionError
 from quarterdeck.agent.tools.tool import Tool
@@ -112,6 +113,8 @@ async def open_native(
         rules=start.rules,
         make_tools=lambda: _tools(start),
         recorder=start.recorder,
+        budget=start.budget or NO_BUDGET,
+        find_leads=start.gate.find_leads,
     )
     own = {**environment, **options.variables}
     agent = NativeAgent(places, own, store=SharedStore(journal))

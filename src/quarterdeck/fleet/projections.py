@@ -10,6 +10,7 @@ from msgspec import Struct
 from quarterdeck.wire.decoders import json_decoder
 from quarterdeck.wire.events import (
     PermissionAnswered,
+    PermissionApproved,
     PermissionAsked,
     PermissionViolated,
     QuestionAnswered,
@@ -29,6 +30,7 @@ __all__ = [
     "InboxProjection",
     "OpenRequest",
     "RosterProjection",
+    "find_asked",
     "find_entry",
     "load_archived",
     "load_requests",
@@ -50,6 +52,8 @@ class OpenRequest(Struct, frozen=True, kw_only=True):
     seq: int
     time: int
     event: PermissionAsked | QuestionAsked | PermissionViolated
+    approved: tuple[PermissionApproved, ...] = ()
+    """Those who have allowed it, where more people have to."""
 
 
 class RosterProjection:
@@ -188,6 +192,13 @@ def was_asked(connection: sqlite3.Connection, request: RequestId) -> bool:
     """Whether there ever was a request of this id."""
     found = connection.execute("SELECT 1 FROM inbox WHERE request = ?", (request,)).fetchone()
     return found is not None
+
+
+def find_asked(connection: sqlite3.Connection, request: RequestId) -> int | None:
+    """The record of a request, by its sequence number; None: there is none."""
+    query = "SELECT seq FROM inbox WHERE request = ?"
+    found = connection.execute(query, (request,)).fetchone()
+    return found[0] if found is not None else None
 
 
 def _row(entry: AgentEntry) -> tuple[Any, ...]:

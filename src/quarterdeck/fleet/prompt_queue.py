@@ -61,6 +61,10 @@ class PromptQueues:
                 gone = (PromptDropped(message=one, reason=reason) for one in waiting)
                 await self._notes.note(session, *gone)
 
+    async def wait(self, session: SessionId) -> None:
+        """Wait until there is a prompt to take."""
+        await self._current.until(lambda: bool(self._waiting(session)), session)
+
     async def take(self, session: SessionId) -> QueuedPrompt:
         """Wait for the next prompt; until ``release`` it is no one else's."""
         while True:

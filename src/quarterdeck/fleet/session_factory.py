@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from quarterdeck.config.loader import load_config
 from quarterdeck.config.places import Places
-from quarterdeck.config.schema import Settings
+from quarterdeck.config.schema import PersonSettings, Settings
 from quarterdeck.config.trust import TrustStore
 from quarterdeck.config.workspace import find_workspace
 from quarterdeck.drivers.agent_description import Agent
@@ -28,7 +28,7 @@ from .agent_runner import AgentStart
 from .api import SpawnOptions
 from .errors import InvalidOptionsError
 from .live_index import LiveIndex, LogWriter
-from .permissions.grants import load_session_grants
+from .permissions.grants import find_leads, load_session_grants
 from .permissions.session_gate import make_gate
 from .worktrees.service import WorktreeService
 
@@ -85,9 +85,9 @@ class SessionFactory:
         environment: Mapping[str, str],
         journal: Journal,
         grants: GrantStore,
+        current: LiveIndex,
     ) -> None:
-        self.state = places.state
-        """Our own directory."""
+        self._current = current
         self.places = places
         self.state = places.state
         """Our own directory."""
@@ -125,6 +125,10 @@ class SessionFactory:
         trusted = TrustStore(self.places.trust_file).is_trusted(find_workspace(path).project)
         config = load_config(self.places, directory=path, environ=self.environment, trusted=trusted)
         return config.settings
+
+    def load_people(self) -> Mapping[str, PersonSettings]:
+        """The people that the user's own file names. Touches the disk. Raises ConfigError."""
+        return load_config(self.places, environ={}).settings.people
 
     async def new(self, request: SpawnOptions, session: SessionId) -> AgentStart:
         """A start for a request; its name is not settled yet.
@@ -211,6 +215,7 @@ class SessionFactory:
             session=session,
             agent=options.agent,
             grants=self.grants,
+            find_leads=lambda: find_leads(self._current, session, spawn.parent_session),
         )
         options = replace(options, mode=gate.mode)
         opening = DriverSessionOptions(

@@ -23,6 +23,7 @@ from quarterdeck.wire.ids import SessionId
 from .agent_entry import AgentEntry
 from .agent_runner import AgentRunner, AgentStart, SessionOpener
 from .api import QueuedPrompt
+from .budgets.service import BudgetService
 from .checkpoints.service import CheckpointService
 from .errors import AgentNotReadyError, FleetLimitError, NameTakenError
 from .live_index import LiveIndex, LogWriter
@@ -59,7 +60,9 @@ class Supervisor:
         opener: SessionOpener,
         bounds: FleetLimits,
         checkpoints: CheckpointService,
+        budgets: BudgetService,
     ) -> None:
+        self._budgets = budgets
         self._checkpoints = checkpoints
         self._journal = journal
         self._current = current
@@ -172,6 +175,7 @@ class Supervisor:
             raise AgentNotReadyError("the host is stopping; start it again first")
         if len(self._members) >= self._bounds.live:
             raise FleetLimitError(f"{self._bounds.live} agents are live; end some first")
+        await self._budgets.check_agents(start.spawn.parent_session, start.spawn.options.cwd)
         member = AgentRunner(
             start,
             self._opener,
@@ -179,6 +183,7 @@ class Supervisor:
             notes=self._notes,
             queues=self._queues,
             checkpoints=self._checkpoints,
+            budgets=self._budgets,
         )
         self._members[member.id] = member
         try:

@@ -6,12 +6,13 @@ A program that opens the log without registering a projection first notes how fa
 the next one that registers it catches up from there. No commit pays for this bookkeeping.
 """
 
-import json
 import logging
 import re
 import sqlite3
 from collections.abc import Sequence
 from typing import Any, Protocol, cast
+
+import msgspec
 
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
@@ -206,7 +207,7 @@ class Projections:
         connection.execute(
             "INSERT OR REPLACE INTO projections (name, version, tables, through)"
             " VALUES (?, ?, ?, 0)",
-            (projection.name, projection.version, json.dumps(made)),
+            (projection.name, projection.version, msgspec.json.encode(made).decode()),
         )
 
     def _is_whole(self, connection: sqlite3.Connection, name: str) -> bool:
@@ -240,7 +241,7 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
 
 def _listed(tables: object) -> list[str]:
     try:
-        found: Any = json.loads(tables) if isinstance(tables, str) else None
-    except (ValueError, RecursionError):
+        found: Any = msgspec.json.decode(tables) if isinstance(tables, str) else None
+    except (msgspec.DecodeError, RecursionError):
         found = None
     return [str(one) for one in cast("list[Any]", found)] if isinstance(found, list) else []

@@ -43,7 +43,7 @@ from .model import (
 from .remote import ModelWire, WireError
 from .reply import UNSAID, PartDraft, Reply, json_object, read_counts
 
-__all__ = ["WIRE", "MessagesParser", "build"]
+__all__ = ["WIRE", "MessagesCounts", "MessagesParser", "build"]
 
 _MARK = {"type": "ephemeral"}
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -193,6 +193,45 @@ class _Usage(msgspec.Struct):
     output_tokens_details: _OutputDetails | None = None
 
 
+class MessagesCounts:
+    """The counts of one answer, which come in several reports."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there was a report."""
+        return bool(self._counts)
+
+    def add(self, raw: msgspec.Raw) -> None:
+        """Take a report; each is cumulative, so that a later figure replaces an earlier one."""
+        usage = read_counts(raw, _Usage)
+        if usage is None:
+            return
+        for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"):
+            if (value := getattr(usage, name)) is not None:
+                self._counts[name] = value
+        if usage.output_tokens is not None:
+            self._counts["output"] = usage.output_tokens
+        if usage.output_tokens_details and usage.output_tokens_details.thinking_tokens:
+            self._counts["thought"] = usage.output_tokens_details.thinking_tokens
+
+    def normal(self) -> TokenUsage:
+        """Our form."""
+        counts = self._counts
+        cached = counts.get("cache_read_input_tokens", 0)
+        written = counts.get("cache_creation_input_tokens", 0)
+        return TokenUsage(
+            # Anthropic's input_tokens are those outside the cache only.
+            input=counts.get("input_tokens", 0) + cached + written,
+            output=counts.get("output", 0),
+            cached=cached,
+            cache_written=written,
+            thought=counts.get("thought", 0),
+        )
+
+
 class _Start(msgspec.Struct):
     usage: msgspec.Raw = UNSAID
 
@@ -233,7 +272,7 @@ class MessagesParser:
     def __init__(self, profile: ModelProfile) -> None:
         self._reply = Reply(profile.owner)
         self._decoder = json_decoder(_Event)
-        self._counts: dict[str, int] = {}
+        self._counts = MessagesCounts()
         self._stop: str | None = None
         self._is_stopped = False
 
@@ -247,7 +286,7 @@ class MessagesParser:
         data = self._decoder.decode(event.data)
         match data.type:
             case "message_start" if data.message:
-                self._count(data.message.usage)
+                self._counts.add(data.message.usage)
             case "content_block_start":
                 return self._begin(data)
             case "content_block_delta" if data.delta:
@@ -255,7 +294,7 @@ class MessagesParser:
             case "content_block_stop":
                 self._end(data.index)
             case "message_delta":
-                self._count(data.usage)
+                self._counts.add(data.usage)
                 self._stop = (data.delta and data.delta.stop_reason) or self._stop
             case "message_stop":
                 self._is_stopped = True
@@ -272,7 +311,7 @@ class MessagesParser:
         return ReplyFinished(
             reply=self._reply.message(),
             stop=_STOPS.get(self._stop, "other"),
-            usage=self._usage(),
+            usage=self._counts.normal(),
             raw_stop=self._stop,
         )
 
@@ -334,32 +373,6 @@ class MessagesParser:
             draft.pieces = [draft.raw.decode()]  # servers that do not stream arguments
         elif draft.kind == "opaque" and draft.pieces:
             draft.raw = {**draft.raw, "input": msgspec.json.decode(json_object(draft.text))}
-
-    def _count(self, raw: msgspec.Raw) -> None:
-        # Each report is cumulative: a later figure replaces an earlier one, it is never added.
-        usage = read_counts(raw, _Usage)
-        if usage is None:
-            return
-        for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"):
-            if (value := getattr(usage, name)) is not None:
-                self._counts[name] = value
-        if usage.output_tokens is not None:
-            self._counts["output"] = usage.output_tokens
-        if usage.output_tokens_details and usage.output_tokens_details.thinking_tokens:
-            self._counts["thought"] = usage.output_tokens_details.thinking_tokens
-
-    def _usage(self) -> TokenUsage:
-        counts = self._counts
-        cached = counts.get("cache_read_input_tokens", 0)
-        written = counts.get("cache_creation_input_tokens", 0)
-        return TokenUsage(
-            # Anthropic's input_tokens are those outside the cache only.
-            input=counts.get("input_tokens", 0) + cached + written,
-            output=counts.get("output", 0),
-            cached=cached,
-            cache_written=written,
-            thought=counts.get("thought", 0),
-        )
 
 
 def _path(_: ModelProfile) -> str:

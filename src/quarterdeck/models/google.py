@@ -39,7 +39,7 @@ from .model import (
 from .remote import ModelWire, WireError
 from .reply import UNSAID, PartDraft, Reply, json_object, new_call_id, read_counts
 
-__all__ = ["WIRE", "GenerateParser", "build"]
+__all__ = ["WIRE", "GenerateParser", "GenerateUsage", "build"]
 
 _NO_SIGNATURE = "skip_thought_signature_validator"
 """What Google wants in place of a signature on calls that Gemini did not make."""
@@ -178,7 +178,9 @@ class _Feedback(msgspec.Struct, rename="camel"):
     block_reason: str | None = None
 
 
-class _Usage(msgspec.Struct, rename="camel"):
+class GenerateUsage(msgspec.Struct, rename="camel"):
+    """The counts of an answer, as the format has them."""
+
     prompt_token_count: int = 0
     cached_content_token_count: int = 0
     candidates_token_count: int = 0
@@ -223,7 +225,7 @@ class GenerateParser:
         chunk = self._decoder.decode(event.data)
         if chunk.error:
             raise WireError(chunk.error)
-        if (usage := read_counts(chunk.usage_metadata, _Usage)) is not None:
+        if (usage := read_counts(chunk.usage_metadata, GenerateUsage)) is not None:
             self._usage = usage.normal()
         if chunk.prompt_feedback and chunk.prompt_feedback.block_reason:
             self._stop = chunk.prompt_feedback.block_reason

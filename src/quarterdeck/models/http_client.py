@@ -77,7 +77,7 @@ class VendorOrigin(http1.HttpOrigin, frozen=True):
 
 
 @functools.cache
-def tls_context() -> ssl.SSLContext:
+def tls_context() -> "ssl.SSLContext":
     """The context of every TLS connection; loading the certificates takes about 50 ms."""
     if sys.platform == "darwin":
         # Python from python.org has no root certificates; httpx2 asks the system's keychain.
@@ -92,7 +92,7 @@ class VendorConnection(http1.HttpConnection):
 
     @classmethod
     async def open(
-        cls, origin: http1.HttpOrigin, timeout: float, tls: ssl.SSLContext | None = None
+        cls, origin: http1.HttpOrigin, timeout: float, tls: "ssl.SSLContext | None" = None
     ) -> Self:
         """Connect within ``timeout`` seconds.
 

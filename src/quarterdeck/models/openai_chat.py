@@ -41,7 +41,7 @@ from .model import (
 from .remote import ModelWire, WireError
 from .reply import UNSAID, PartDraft, Reply, json_object, new_call_id, read_counts
 
-__all__ = ["WIRE", "ChatDialect", "ChatParser", "build"]
+__all__ = ["WIRE", "ChatDialect", "ChatParser", "ChatUsage", "build"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +232,9 @@ class _CompletionDetails(msgspec.Struct):
     reasoning_tokens: int | None = None
 
 
-class _Usage(msgspec.Struct):
+class ChatUsage(msgspec.Struct):
+    """The counts of an answer, as the format has them."""
+
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: _PromptDetails | None = None
@@ -285,7 +287,7 @@ class ChatParser:
         chunk = self._decoder.decode(event.data)
         if chunk.error:
             raise WireError(chunk.error)
-        if (usage := read_counts(chunk.usage, _Usage)) is not None:
+        if (usage := read_counts(chunk.usage, ChatUsage)) is not None:
             self._usage = usage.normal()
         for choice in (chunk.choices or ())[:1]:
             if choice.delta is not None:

@@ -6,7 +6,6 @@ one conversation share, and ``input`` stands last, so that a request begins with
 one before it.
 """
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -44,7 +43,7 @@ from .model import (
 from .remote import ModelWire, WireError
 from .reply import UNSAID, PartDraft, Reply, json_object, read_counts
 
-__all__ = ["WIRE", "ResponsesParser", "build"]
+__all__ = ["WIRE", "ResponsesParser", "ResponsesUsage", "build"]
 
 _LEAST_OUTPUT = 16
 
@@ -79,6 +78,8 @@ def _cache_key(request: ModelRequest, profile: ModelProfile, first: Message | No
     # Of the tools the names will do, and hashing their texts too took a third of a request.
     tools = [tool.name for tool in request.tools]
     shared = (profile.info.id, request.system, tools, msgspec.to_builtins(first))
+    import hashlib  # late: it loads the library of ciphers
+
     return hashlib.sha256(repr(shared).encode("utf-8", "replace")).hexdigest()[:32]
 
 
@@ -173,7 +174,9 @@ class _OutputDetails(msgspec.Struct):
     reasoning_tokens: int | None = None
 
 
-class _Usage(msgspec.Struct):
+class ResponsesUsage(msgspec.Struct):
+    """The counts of an answer, as the format has them."""
+
     input_tokens: int = 0
     output_tokens: int = 0
     input_tokens_details: _InputDetails | None = None
@@ -271,7 +274,7 @@ class ResponsesParser:
         if self._final is None:
             raise StreamBrokenError("the stream ended before the response did")
         reason = self._final.incomplete_details and self._final.incomplete_details.reason
-        usage = read_counts(self._final.usage, _Usage)
+        usage = read_counts(self._final.usage, ResponsesUsage)
         return ReplyFinished(
             reply=self._reply.message(),
             stop=self._stop(reason),

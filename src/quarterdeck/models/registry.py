@@ -6,13 +6,12 @@ from that vendor's own variables and goes to that vendor's server only.
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from quarterdeck.wire.decoders import decode_json
@@ -49,19 +48,21 @@ _MODULES: dict[VendorWire, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VendorOptions:
+class VendorOptions(Struct, frozen=True, kw_only=True):
     """A server that the user describes: a new vendor, or other facts of a known one."""
 
     base_url: str | None = None
     wire: VendorWire | None = None
     api_key_env: str | None = None
     """The variable with its key; without one, a new vendor is sent no key at all."""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """May hold keys: its ``repr`` does not show them."""
+
+    def __repr__(self) -> str:
+        return f"VendorOptions({self.base_url!r}, {self.wire!r}, {self.api_key_env!r})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelOptions:
+class ModelOptions(Struct, frozen=True, kw_only=True):
     """The user's settings about models."""
 
     default: str | None = None

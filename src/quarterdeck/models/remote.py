@@ -16,7 +16,6 @@ from quarterdeck.wire.conversation import Message
 
 from .encoded_history import EncodedHistory
 from .errors import CallError, RequestRejectedError, StreamBrokenError
-from .failures import call_failure, stream_failure
 from .http_client import HttpClient, HttpResponse, ServerEvent, VendorEventDecoder, read_all
 from .model import Delta, ModelInfo, ModelProfile, ModelRequest, ReplyFinished
 from .reply import bound_counts, encode
@@ -139,6 +138,8 @@ class RemoteModel:
         try:
             yield from parser.feed(event)
         except WireError as report:
+            from .failures import stream_failure  # late: most calls do not fail
+
             raise stream_failure(self._endpoint, report.error) from None
         except msgspec.DecodeError as error:
             sample = self._endpoint.mask(event.data[:80])
@@ -159,12 +160,16 @@ class RemoteModel:
             body = await read_all(answer)
         if answer.status == 200:
             raise self._no_stream(kind, body)
+        from .failures import call_failure
+
         raise call_failure(self._endpoint, answer.status, answer.headers, body)
 
     def _no_stream(self, kind: str, body: bytes) -> CallError:
         with suppress(msgspec.DecodeError):
             value: Any = msgspec.json.decode(body)
             if isinstance(value, dict) and "error" in value:
+                from .failures import stream_failure
+
                 return stream_failure(self._endpoint, value["error"])
         vendor, url = self._endpoint.vendor, self._endpoint.base_url
         return RequestRejectedError(

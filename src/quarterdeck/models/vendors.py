@@ -2,36 +2,35 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from quarterdeck.wire.settings import VendorWire
 
 __all__ = ["VENDORS", "Endpoint", "Vendor"]
 
-_KEY_LIKE = re.compile(
-    r"\b(?:sk|pk|rk|gsk|xai)-[\w-]{6,}[\w*-]*|\bAIza[\w-]{10,}|(?<=Bearer )[\w.~+/-]{8,}=*"
-)
+_KEY_LIKE = r"\b(?:sk|pk|rk|gsk|xai)-[\w-]{6,}[\w*-]*|\bAIza[\w-]{10,}|(?<=Bearer )[\w.~+/-]{8,}=*"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True, kw_only=True):
     """Base URL and headers of one vendor; its ``repr`` shows no header and no key."""
 
     vendor: str
     base_url: str
     """Without a slash at the end; a wire adds its path."""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
     key_name: str | None = None
     """The variable that the key comes from, for messages."""
-    secrets: tuple[str, ...] = field(default=(), repr=False)
+    secrets: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.vendor!r}, {self.base_url!r}, key_name={self.key_name!r})"
 
     def mask(self, text: str) -> str:
         """The text without our keys and without anything that looks like one."""
         for secret in self.secrets:
             text = text.replace(secret, "***")
-        return _KEY_LIKE.sub("***", text)
+        return re.sub(_KEY_LIKE, "***", text)
 
 
 class Vendor(Struct, frozen=True, kw_only=True):

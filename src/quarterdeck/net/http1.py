@@ -105,7 +105,7 @@ class HttpConnection:
 
     @classmethod
     async def open(
-        cls, origin: HttpOrigin, timeout: float, tls: ssl.SSLContext | None = None
+        cls, origin: HttpOrigin, timeout: float, tls: "ssl.SSLContext | None" = None
     ) -> Self:
         """Connect within ``timeout`` seconds; ``tls`` is for a secure origin.
 

@@ -7,11 +7,10 @@ covers its whole tool (``bash``, ``edit``, ``*``).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from quarterdeck.wire.tool_calls import ToolKind
 
@@ -49,9 +48,11 @@ class McpTool(Struct, frozen=True, kw_only=True):
     """A server that the person trusts says that this tool changes nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """A tool call that needs a decision."""
+class Call(Struct, frozen=True, kw_only=True, eq=False):
+    """A tool call that needs a decision.
+
+    Two are equal when the same is called; what was found on the disk for them does not count.
+    """
 
     tool: str
     """The tool's name as its agent knows it."""
@@ -70,6 +71,8 @@ class Call:
     project: str | None = None
     """The project's identity; grants for a project hold for an equal one only."""
     session: str | None = None
+    leads: tuple[str, ...] = ()
+    """The live sessions that lead this one, itself included; grants for a tree hold below them."""
     agent: str | None = None
     doubts: tuple[str, ...] = ()
     """What could not be read with certainty."""
@@ -78,17 +81,15 @@ class Call:
     wider: tuple[str, ...] = ()
     """What else a permission for it would grant, such as the network or a wider sandbox. No rule
     covers that: it is asked about."""
-    links: Mapping[str, str] = field(default_factory=_no_links, compare=False)
+    links: Mapping[str, str] = field(default_factory=_no_links)
     """Real paths of those that ``mentions`` named, by their text; where they differ, and for every
     text with ``..`` in it."""
-    matches: Mapping[str, tuple[tuple[str, str], ...] | None] = field(
-        default_factory=_no_matches, compare=False
-    )
+    matches: Mapping[str, tuple[tuple[str, str], ...] | None] = field(default_factory=_no_matches)
     """What the file patterns that ``mentions`` named match: paths and real paths. None: too much
     to look at."""
-    directories: frozenset[str] = field(default=frozenset(), compare=False)
+    directories: frozenset[str] = frozenset()
     """Those of the paths that ``mentions`` named which are directories, by their text."""
-    programs: Mapping[str, str] | None = field(default=None, compare=False)
+    programs: Mapping[str, str] | None = None
     """The files that ``PATH`` finds for the names of programs; a name that is not here is no known
     program. None: they were not looked up, and then no program is known."""
     globs: tuple[str, ...] = ()
@@ -97,10 +98,25 @@ class Call:
     holds_protected: bool = False
     """What it deletes or moves has a protected file in it, as found on the disk."""
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Call):
+            return NotImplemented
+        return self._called() == other._called()
+
+    def __hash__(self) -> int:
+        return hash(self._called())
+
+    def _called(self) -> tuple[object, ...]:
+        return tuple([getattr(self, name) for name in self.__struct_fields__ if name not in _FOUND])
+
     @property
     def project_root(self) -> str:
         """The directory that relative path rules begin at."""
         return self.roots[0] if self.roots else self.cwd
+
+
+_FOUND = frozenset({"links", "matches", "directories", "programs"})
+"""What is looked up for a call."""
 
 
 def path_use(

@@ -1,10 +1,11 @@
 """A call taken apart: each thing in it that needs its own permission.
 
-A call is allowed when all of its parts are. A call without parts is never allowed.
+A call is allowed when all of its parts are. A call without parts is never allowed. What reads
+command lines is imported with the first of them.
 """
 
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,9 +28,10 @@ from .modes import ActionKind
 from .paths import is_below, is_protected
 from .shell.command_line import FED_FILE, CommandLine, ShellCommand, ShellWord
 from .shell.hazards import deletes_words
-from .shell.parser import read_line
-from .shell.plain_grammar import PlainCommand, agrees, read_plain, same_words
-from .shell.readonly import ReadOnlyUse, classify_read_only
+
+if TYPE_CHECKING:
+    from .shell.plain_grammar import PlainCommand
+    from .shell.readonly import ReadOnlyUse
 
 __all__ = [
     "CallMentions",
@@ -79,7 +81,7 @@ class CommandPart(Struct, frozen=True, kw_only=True):
     action: ActionKind
     cwds: tuple[str, ...] | None
     """Where it may run; None: anywhere."""
-    reading: ReadOnlyUse | None = None
+    reading: "ReadOnlyUse | None" = None
     """Set when it is known to change nothing."""
     reads: tuple[PathUse, ...] = ()
     """With ``reading``: all that it names and reads."""
@@ -219,6 +221,8 @@ def find_mentions(call: Call) -> CallMentions:
     if call.command is None:
         paths = tuple(use.path for use in call.paths)
         return CallMentions(deleted=paths if call.kind in ("delete", "move") else ())
+    from .shell.parser import read_line
+
     line = read_line(call.command)
     found = _Mentioned(call, line)
     for command in _all_commands(line.commands):
@@ -347,6 +351,8 @@ def _within(path: str, call: Call) -> str:
 
 
 def _shell_parts(call: Call, text: str) -> list[CallPart]:
+    from .shell.parser import read_line
+
     line = read_line(text)
     parts: list[CallPart] = [_unclear(reason, "bash", call, line.unread) for reason in line.doubts]
     if not (line.commands or line.redirects or line.doubts):
@@ -363,11 +369,15 @@ def _shell_parts(call: Call, text: str) -> list[CallPart]:
 
 def _is_plain(text: str, line: CommandLine) -> bool:
     """Say whether a line is understood whole, by the small grammar and by the tree alike."""
+    from .shell.plain_grammar import agrees, read_plain
+
     plain = read_plain(text)
     return plain is not None and agrees(plain, line) and _tests_are_harmless(plain)
 
 
-def _tests_are_harmless(plain: tuple[PlainCommand, ...]) -> bool:
+def _tests_are_harmless(plain: "tuple[PlainCommand, ...]") -> bool:
+    from .shell.readonly import classify_read_only
+
     tests = (each for each in plain if each.words[0].raw == "[")
     return all(classify_read_only(ShellCommand(words=each.words)) is not None for each in tests)
 
@@ -384,6 +394,8 @@ def _inner_is_plain(call: Call, command: ShellCommand, by_shell: bool) -> bool:
     # "-x" expands $PS4 before each command, and that may run some.
     if any("x" in (word.exact or "x") for word in command.words[1:-1]):
         return False
+    from .shell.plain_grammar import read_plain, same_words
+
     plain = read_plain(command.words[-1].exact or "")
     return plain is not None and same_words(plain, command.inner) and _tests_are_harmless(plain)
 
@@ -426,6 +438,8 @@ def _run(
     call: Call, line: CommandLine, command: ShellCommand, plain: bool, by_shell: bool = True
 ) -> CommandPart:
     """Judge a command; ``plain``: its line is understood whole; ``by_shell``: a shell runs it."""
+    from .shell.readonly import classify_read_only
+
     cwds = directories_of(call, line, command.moves)
     inner = _inner_runs(call, line, command, plain, by_shell)
     inside = cwds is not None and all(_is_inside(call, cwd) for cwd in cwds)
@@ -474,7 +488,7 @@ def _named(call: Call, command: ShellCommand, cwds: tuple[str, ...] | None) -> t
     return tuple(found)
 
 
-def _git_is_safe(call: Call, reading: ReadOnlyUse, cwds: tuple[str, ...] | None) -> bool:
+def _git_is_safe(call: Call, reading: "ReadOnlyUse", cwds: tuple[str, ...] | None) -> bool:
     """Say whether git finds the workspace's own settings.
 
     A directory of the project that looks like a repository brings settings that name programs.
@@ -489,7 +503,7 @@ def _names_directory(call: Call, words: list[ShellWord], cwds: tuple[str, ...] |
 
 
 def _reads(
-    call: Call, reading: ReadOnlyUse, cwds: tuple[str, ...] | None
+    call: Call, reading: "ReadOnlyUse", cwds: tuple[str, ...] | None
 ) -> tuple[PathUse, ...] | None:
     """Return all that a command may read; None when that is not certain."""
     words = [word for word in reading.paths if word.value not in _FEEDS]

@@ -46,6 +46,7 @@ __all__ = [
     "decider_of",
     "examine_call",
     "explain",
+    "grants_behind",
 ]
 
 
@@ -152,6 +153,19 @@ def examine_call(
     return decision, tuple(judge.undecided)
 
 
+def grants_behind(decision: Decision, *, counted: bool = False) -> tuple[str, ...]:
+    """The ids of the grants that had a part in a decision; ``counted``: only those whose uses
+    are.
+    """
+    sources = (decision.by,) if isinstance(decision, Deny) else decision.by
+    return tuple(
+        by.source.where
+        for by in sources
+        if by.source is not None and by.source.origin == "grant"
+        if by.source.is_counted or not counted
+    )
+
+
 def decider_of(decision: Allow | Deny) -> Decider:
     """Return the decision's maker in the words of the log."""
     by = decision.by[0] if isinstance(decision, Allow) else decision.by
@@ -211,13 +225,16 @@ class _Judge:
             project=call.project,
             session=call.session,
             agent=call.agent,
+            leads=call.leads,
             now=now,
             trusted=trusted,
         )
         ordered = sorted((*trusted_rules(rules, trusted), *given), key=_specificity)
         self.denying = [rule for rule in ordered if rule.effect == "deny"]
         self.asking = [rule for rule in ordered if rule.effect == "ask"]
-        self.allowing = [rule for rule in ordered if rule.effect == "allow"]
+        # What may be used so many times is used where nothing else allows the same.
+        allowing = (rule for rule in ordered if rule.effect == "allow")
+        self.allowing = sorted(allowing, key=lambda rule: rule.source.is_counted)
         self.found = _Findings()
         self.undecided: list[CallPart] = []
 
@@ -299,7 +316,7 @@ class _Judge:
             self._permit_reading(part, answer, restricted)
         elif restricted:
             return
-        elif (rule := self._allowing(part, insist=answer == "insist")) is not None:
+        elif (rule := self._allowing(part, answer)) is not None:
             self.found.is_free = True
             self.found.allowed[_by(rule)] = None
         elif answer == "allow":
@@ -316,7 +333,7 @@ class _Judge:
         if restricted:
             self.found.readings.append(_Reading(part, None, is_covered=False))
             return
-        rule = self._allowing(part, insist=False)
+        rule = self._allowing(part, "ask")
         if rule is None and answer != "allow":
             self._ask(part)
             return
@@ -383,7 +400,7 @@ class _Judge:
                 self._permit(inner, restricted)
             return False
         answer = mode_answer(self.mode, run.action, self.sandbox)
-        if answer in ("allow", "ask") and self._allowing(run, insist=False) is not None:
+        if answer in ("allow", "ask") and self._allowing(run, "ask") is not None:
             return False
         # Variables before a wrapper reach what it runs.
         if run.command.assignments:
@@ -392,9 +409,11 @@ class _Judge:
             self._permit(inner, restricted)
         return True
 
-    def _allowing(self, part: CallPart, *, insist: bool) -> Rule | None:
+    def _allowing(self, part: CallPart, answer: ModeAnswer) -> Rule | None:
         for rule in self.allowing:
-            if insist and rule.scope != "call":
+            if answer == "insist" and rule.scope != "call":
+                continue
+            if answer == "allow" and rule.source.is_counted:
                 continue
             fits = covers(rule.pattern, part, self.call)
             self._note(part, rule, "yes" if fits else "no")

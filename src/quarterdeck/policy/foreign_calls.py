@@ -7,9 +7,11 @@ by its title alone. A doubt is asked about, and deny rules see all that was foun
 
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal, cast
+
+from msgspec.structs import replace
 
 from quarterdeck.wire.tool_calls import ToolKind
 

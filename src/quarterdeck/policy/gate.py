@@ -6,20 +6,20 @@ nowhere else.
 """
 
 import asyncio
-import time
+import logging
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from quarterdeck.wire.clock import MonotonicClock, read_wall_clock
+from quarterdeck.wire.clock import WaitTimer, read_wall_clock
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
     Event,
     GrantRevoked,
+    GrantUsed,
     NoticePosted,
     PermissionAnswered,
     PermissionAsked,
@@ -37,10 +37,13 @@ from quarterdeck.wire.permissions import (
 )
 
 from .call import Call, path_use
-from .grants import GrantStore
+from .grants import GrantStore, applicable_rules
 from .modes import NO_SANDBOX, Containment, Mode, SandboxState
 
 if TYPE_CHECKING:
+    from quarterdeck.wire.permissions import ApprovalRule
+
+    from .approvers import ApproverPolicy
     from .decision import Allow, Ask, Deny
     from .permission_options import PermissionChoice
     from .rules import Rule
@@ -55,40 +58,12 @@ __all__ = [
     "PermissionGranted",
     "PermissionRefused",
     "QuestionReply",
-    "WaitTimer",
 ]
-
-
-class WaitTimer:
-    """The time in which a session waited for a person; waits that overlap count once.
-
-    A context manager, entered for the time of each wait.
-    """
-
-    def __init__(self, clock: MonotonicClock = time.monotonic) -> None:
-        self._clock = clock
-        self._waits = 0
-        self._since = 0.0
-        self._past = 0.0
-
-    @property
-    def seconds(self) -> float:
-        """All of it so far."""
-        return self._past + (self._clock() - self._since if self._waits else 0.0)
-
-    def __enter__(self) -> None:
-        if not self._waits:
-            self._since = self._clock()
-        self._waits += 1
-
-    def __exit__(self, *exc: object) -> None:
-        self._waits -= 1
-        if not self._waits:
-            self._past += self._clock() - self._since
 
 
 Emit: TypeAlias = Callable[[Event], Awaitable[None]]
 
+_log = logging.getLogger(__name__)
 _LONG = 1000
 """Characters of a command beyond which it is judged in a thread."""
 _LATE = Decider(kind="timeout", name="no answer in time")
@@ -132,6 +107,10 @@ class PermissionAnswer(Struct, frozen=True, kw_only=True):
     outcome: PermissionOutcome
     by: Decider
     feedback: str | None = None
+    group: RequestId | None = None
+    """The first of the requests that were answered together; None: this one alone."""
+    approved_by: tuple[str, ...] = ()
+    """The people who allowed it, by whoever knows for certain who they are."""
 
 
 class QuestionReply(Struct, frozen=True, kw_only=True):
@@ -178,8 +157,12 @@ class Gate(Struct, kw_only=True, eq=False):
     """How many calls were refused because no one was there."""
     pauses: WaitTimer = field(default_factory=WaitTimer)
     """How long people were waited for."""
+    approvers: "tuple[ApproverPolicy, ...]" = ()
+    """Which people have to allow which calls; where none does, the first answer counts."""
     above: ParentGate | None = None
     """Asked in place of a person; then only the answers are reported here."""
+    find_leads: Callable[[], tuple[str, ...]] | None = None
+    """Says which live sessions lead this one, itself included; None: no one does."""
     _permissions: dict[RequestId, asyncio.Future[PermissionAnswer]] = field(
         default_factory=dict[RequestId, "asyncio.Future[PermissionAnswer]"]
     )
@@ -208,26 +191,48 @@ class Gate(Struct, kw_only=True, eq=False):
 
         await self.grants.refresh()
         decision = await self._decide_soon(call, sandbox)
+        if isinstance(decision, Allow) and (urge is None or urge.effect != "ask"):
+            decision = await self._use_grants(decision, call, sandbox)
         # Of the mode now: until a person has answered it may be another.
         contained = self._contained(call, sandbox)
         match decision:
             case Allow() if urge is not None and urge.effect == "ask":
                 options = self._options(call, question.options)
-                ready = msgspec.structs.replace(question, options=options, reason=urge.reason)
+                ready = self._complete(question, call, options, urge.reason)
                 return await self._ask_person(emit, ready, call, contained)
             case Ask(can_last=True) if urge is not None and urge.effect == "allow":
                 await emit(_decided(question, urge.by, allow=True))
                 return PermissionGranted(containment=contained)
             case Allow() as allowed:
+                await _report_use(emit, question, allowed)
                 await emit(_decided(question, decider_of(allowed), allow=True))
                 return PermissionGranted(containment=allowed.containment)
             case Deny() as denied:
+                await _report_use(emit, question, denied)
                 await emit(_decided(question, decider_of(denied), allow=False))
                 return PermissionRefused(denied.reason, f"This was not allowed: {denied.reason}.")
             case Ask() as asked:
+                await _report_use(emit, question, asked)
                 options = self._options(call, question.options)
-                ready = msgspec.structs.replace(question, options=options, reason=asked.reason)
+                ready = self._complete(question, call, options, asked.reason)
                 return await self._ask_person(emit, ready, call, contained)
+
+    def _complete(
+        self,
+        question: PermissionAsked,
+        call: Call,
+        options: tuple[PermissionOption, ...],
+        reason: str,
+    ) -> PermissionAsked:
+        """The question as it is put to a person."""
+        return replace(question, options=options, reason=reason, approvals=self._approvals(call))
+
+    def _approvals(self, call: Call | None) -> "tuple[ApprovalRule, ...]":
+        if not self.approvers:
+            return ()
+        from .approvers import approvals_for
+
+        return approvals_for(self.approvers, call)
 
     def _contained(self, call: Call, sandbox: SandboxState | None = None) -> Containment:
         """What a command runs in that a person, a rule or a hook allows.
@@ -257,9 +262,56 @@ class Gate(Struct, kw_only=True, eq=False):
         return decision.reason if isinstance(decision, Deny) else None
 
     async def judge(self, call: Call) -> "Allow | Deny | Ask":
-        """What rules, grants and mode say about a call; no one is asked, nothing is reported."""
+        """What rules, grants and mode say about a call; no one is asked, nothing is reported.
+
+        A grant for so many calls allows none here, because none is counted.
+        """
         await self.grants.refresh()
-        return await self._decide_soon(call)
+        counted = frozenset(one.id for one in self.grants.all if one.is_counted)
+        return await self._decide_soon(call, without=counted)
+
+    def granted_rules(
+        self, *, project: str | None, session: str | None, agent: str | None
+    ) -> "tuple[Rule, ...]":
+        """The rules of the grants that hold for calls of this session."""
+        now = read_wall_clock()
+        found = applicable_rules(
+            self.grants.current(now),
+            project=project,
+            session=session,
+            agent=agent,
+            leads=self._leads(),
+            now=now,
+        )
+        return tuple(found)
+
+    def _leads(self) -> tuple[str, ...]:
+        if self.find_leads is None or all(one.tree is None for one in self.grants.all):
+            return ()
+        return self.find_leads()
+
+    async def _use_grants(
+        self, decision: "Allow", call: Call, sandbox: SandboxState | None
+    ) -> "Allow | Deny | Ask":
+        """Use the counted grants that allow a call; decide anew without those that are used up.
+
+        What cannot be counted is not allowed by it.
+        """
+        from .decision import Allow, grants_behind
+
+        without: frozenset[str] = frozenset()
+        found: Allow | Deny | Ask = decision
+        while isinstance(found, Allow) and (ids := grants_behind(found, counted=True)):
+            try:
+                gone = await self.grants.spend(ids, read_wall_clock())
+            except (OSError, QuarterdeckError) as error:
+                _log.warning("the use of grants %s cannot be counted: %s", ", ".join(ids), error)
+                gone = frozenset(ids)
+            if not gone:
+                return found
+            without |= gone
+            found = await self._decide_soon(call, sandbox, without)
+        return found
 
     async def revoke(self, emit: Emit, grant: str, by: Decider) -> bool:
         """Take a grant back at once; False if there is none of that id.
@@ -318,7 +370,12 @@ class Gate(Struct, kw_only=True, eq=False):
             del self._questions[request]
 
     async def leave(self, emit: Emit, question: PermissionAsked) -> PermissionAnswer:
-        """Put a request to the person as it is, and record both; policy is not consulted."""
+        """Put a request to the person as it is, and record both; policy is not consulted.
+
+        What needs certain people is not allowed by others, whoever passes their answer on.
+        """
+        if not question.approvals and self.approvers:
+            question = replace(question, approvals=self._approvals(None))
         try:
             answer = await self._answer(emit, question)
         except asyncio.CancelledError:
@@ -328,6 +385,8 @@ class Gate(Struct, kw_only=True, eq=False):
                 )
             )
             raise
+        if question.approvals:
+            answer = _check_approved(question, answer)
         await emit(_answered(question, answer))
         return answer
 
@@ -369,7 +428,7 @@ class Gate(Struct, kw_only=True, eq=False):
         if isinstance(answer.outcome, Cancelled):
             why = answer.by.name or "the request was cancelled"
             # To an agent a cancelled request means that its turn is cancelled.
-            is_cancelled = answer.by not in (NOBODY, _LATE)
+            is_cancelled = answer.by not in (NOBODY, _LATE) and answer.by.kind != "rule"
             text = f"This needs a person's permission, and {why}."
             return PermissionRefused(why, text, cancelled=is_cancelled)
         from .permission_options import choice_of
@@ -412,27 +471,36 @@ class Gate(Struct, kw_only=True, eq=False):
             await emit(NoticePosted(title=title, severity="warning", description=str(error)))
 
     async def _decide_soon(
-        self, call: Call, sandbox: SandboxState | None = None
+        self,
+        call: Call,
+        sandbox: SandboxState | None = None,
+        without: frozenset[str] = frozenset(),
     ) -> "Allow | Deny | Ask":
         if call.command is not None and self.find_sandbox is not None:
             self.sandbox = await self.find_sandbox()
             self.find_sandbox = None
         # A long command line can take the parser most of a second.
         if len(call.command or "") > _LONG:
-            return await asyncio.to_thread(self._decide, call, sandbox)
-        return self._decide(call, sandbox)
+            return await asyncio.to_thread(self._decide, call, sandbox, without)
+        return self._decide(call, sandbox, without)
 
-    def _decide(self, call: Call, sandbox: SandboxState | None = None) -> "Allow | Deny | Ask":
+    def _decide(
+        self,
+        call: Call,
+        sandbox: SandboxState | None = None,
+        without: frozenset[str] = frozenset(),
+    ) -> "Allow | Deny | Ask":
         from .decision import decide
 
+        now = read_wall_clock()
         return decide(
-            call,
+            replace(call, leads=self._leads()),
             self.mode,
             self.rules,
-            self.grants.all,
+            [one for one in self.grants.current(now) if one.id not in without],
             sandbox=sandbox if sandbox is not None else self.sandbox,
             trusted=self.trusted,
-            now=read_wall_clock(),
+            now=now,
         )
 
     def _options(
@@ -440,7 +508,8 @@ class Gate(Struct, kw_only=True, eq=False):
     ) -> tuple[PermissionOption, ...]:
         from .permission_options import options_for, suggest_grants, suggest_refusal
 
-        grants = self.grants.all
+        grants = self.grants.current(read_wall_clock())
+        call = replace(call, leads=self._leads())
         offers = suggest_grants(
             call,
             self.mode,
@@ -471,6 +540,16 @@ def _resolve(waiting: "asyncio.Future[Any] | None", value: object) -> bool:
     return True
 
 
+async def _report_use(
+    emit: Emit, question: PermissionAsked, decision: "Allow | Deny | Ask"
+) -> None:
+    """Write which grants had a part in a decision, before it."""
+    from .decision import grants_behind
+
+    if grants := tuple(dict.fromkeys(grants_behind(decision))):
+        await emit(GrantUsed(request=question.request, call=question.call, grants=grants))
+
+
 def _decided(question: PermissionAsked, by: Decider, *, allow: bool) -> PermissionAnswered:
     return PermissionAnswered(
         request=question.request,
@@ -493,4 +572,20 @@ def _answered(question: PermissionAsked, answer: PermissionAnswer) -> Permission
         by=answer.by,
         kind=kind,
         feedback=answer.feedback,
+        group=answer.group,
     )
+
+
+def _check_approved(question: PermissionAsked, answer: PermissionAnswer) -> PermissionAnswer:
+    """The answer, or a refusal where not enough of the right people allowed the call."""
+    from .approvers import is_approved, list_approvers
+    from .permission_options import choice_of
+
+    if not isinstance(answer.outcome, Selected):
+        return answer
+    choice = choice_of(question.options, answer.outcome.option_id)
+    if choice.effect != "allow" or is_approved(question.approvals, answer.approved_by):
+        return answer
+    people = ", ".join(list_approvers(question.approvals))
+    by = Decider(kind="rule", name=f"only certain people can allow it at the host: {people}")
+    return PermissionAnswer(outcome=Cancelled(), by=by)

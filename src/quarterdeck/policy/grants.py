@@ -6,7 +6,7 @@ the stored form, which has a version.
 
 import asyncio
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -28,13 +28,18 @@ __all__ = [
     "GRANTS_VERSION",
     "Grant",
     "GrantStore",
+    "GrantSubject",
     "applicable_rules",
     "grants_from_json",
     "grants_to_json",
 ]
 
-GRANTS_VERSION = 2
-"""Version 2 added ``agent``; an older program would let such a grant hold for every agent."""
+GRANTS_VERSION = 3
+"""Version 2 added ``agent``, version 3 ``tree`` and uses that are counted: an older program would
+let such a grant hold for every agent, for every session, or for any number of calls.
+"""
+GrantSubject: TypeAlias = Literal["agent", "tree", "project", "all"]
+"""Who a grant is for: one session, a session with all below it, a project, everything."""
 
 
 class Grant(Value, frozen=True, kw_only=True):
@@ -48,6 +53,8 @@ class Grant(Value, frozen=True, kw_only=True):
     """``session`` needs ``session`` set, ``project`` needs ``project``."""
     project: str | None = None
     session: str | None = None
+    tree: str | None = None
+    """The session that it is for with every agent below it, also later ones; while it is live."""
     agent: str | None = None
     """The agent of the catalogue whose calls it is for; None: every agent's."""
     created: int
@@ -60,9 +67,28 @@ class Grant(Value, frozen=True, kw_only=True):
     expires: int | None = None
     """Microseconds since the epoch; None: it does not expire."""
     uses: int | None = None
-    """How many more calls it may decide; None: any number."""
+    """How many more calls it may allow; None: any number."""
     kept_in: Literal["user", "project"] = "user"
     """Where it is stored: with the person's data, or in a file of the project."""
+
+    @property
+    def subject(self) -> GrantSubject:
+        """Who it is for."""
+        if self.session is not None:
+            return "agent"
+        if self.tree is not None:
+            return "tree"
+        return "all" if self.project is None else "project"
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether each call that it allows uses it up a little."""
+        return self.uses is not None and self.effect == "allow"
+
+    def has_ended(self, now: int) -> bool:
+        """Whether it can never hold again: its time is over, or it is used up."""
+        is_over = self.expires is not None and now >= self.expires
+        return is_over or (self.uses is not None and self.uses <= 0)
 
 
 class _Stored(Value, frozen=True, kw_only=True):
@@ -80,13 +106,15 @@ def applicable_rules(
     project: str | None,
     session: str | None,
     agent: str | None = None,
+    leads: Collection[str] = (),
     now: int = 0,
     trusted: bool = True,
 ) -> "Iterator[Rule]":
     """Yield the rules of those grants that hold here and now.
 
-    A grant for a project, session or agent holds for that one only. One whose pattern cannot be
-    read holds for nothing if it allows, and for everything if it denies or asks.
+    A grant for a project, session or agent holds for that one only, one for a tree below its
+    session: ``leads`` are the live sessions that the call is below of, its own included. One whose
+    pattern cannot be read holds for nothing if it allows, and for everything if it denies or asks.
     """
     # Imported where grants are read: code that only passes them on does not need the grammar.
     from .grammar import parse_pattern
@@ -94,6 +122,8 @@ def applicable_rules(
 
     for grant in grants:
         if not _holds(grant, project, session, now) or grant.agent not in (None, agent):
+            continue
+        if grant.tree is not None and grant.tree not in leads:
             continue
         if grant.kept_in == "project" and not trusted:
             continue
@@ -103,14 +133,15 @@ def applicable_rules(
             if grant.effect == "allow":
                 continue
             pattern = parse_pattern("*")
-        source = RuleSource(origin="grant", where=grant.id)
+        source = RuleSource(origin="grant", where=grant.id, is_counted=grant.is_counted)
         yield Rule(effect=grant.effect, pattern=pattern, scope=grant.scope, source=source)
 
 
 def _holds(grant: Grant, project: str | None, session: str | None, now: int) -> bool:
-    if grant.expires is not None and now >= grant.expires:
+    if grant.has_ended(now):
         return False
-    if grant.uses is not None and grant.uses <= 0:
+    # By a clock that was set back no one knows how long it has been in force.
+    if grant.effect == "allow" and grant.expires is not None and now < grant.created:
         return False
     # What names a project or a session never holds elsewhere, whatever its scope says.
     if grant.project is not None and grant.project != project:
@@ -165,11 +196,20 @@ class GrantStore:
         self._session: tuple[Grant, ...] = ()
         self._state: _State = None
         self._looking = asyncio.Lock()
+        self._ended: set[str] = set()
 
     @property
     def all(self) -> "tuple[Grant, ...]":
         """All of them, as they were when last loaded, refreshed or changed here."""
         return (*self._session, *self._lasting)
+
+    def current(self, now: int) -> "tuple[Grant, ...]":
+        """All of them but those that allowed something and whose time was over at an earlier
+        look: a clock that is set back does not bring them back.
+        """
+        timed = (one for one in self.all if one.effect == "allow" and one.expires is not None)
+        self._ended |= {one.id for one in timed if one.has_ended(now)}
+        return tuple(one for one in self.all if one.id not in self._ended)
 
     async def load(self) -> None:
         """Read the file anew; there need not be one."""
@@ -194,7 +234,9 @@ class GrantStore:
         self._session += tuple(grant for grant in new if grant.scope == "session")
         lasting = tuple(grant for grant in new if grant.scope in ("project", "user"))
         if lasting and self._path is not None:
-            self._lasting = await asyncio.to_thread(_change, self._path, lasting, frozenset[str]())
+            self._lasting = await asyncio.to_thread(
+                _change, self._path, lambda known: (*known, *lasting)
+            )
         else:
             self._lasting += lasting
 
@@ -204,10 +246,40 @@ class GrantStore:
         known = any(grant.id == id_ for grant in self.all)
         self._session = tuple(grant for grant in self._session if grant.id != id_)
         if self._path is not None:
-            self._lasting = await asyncio.to_thread(_change, self._path, (), frozenset({id_}))
+            self._lasting = await asyncio.to_thread(
+                _change, self._path, lambda known: tuple(one for one in known if one.id != id_)
+            )
         else:
             self._lasting = tuple(grant for grant in self._lasting if grant.id != id_)
         return known
+
+    async def spend(self, ids: Collection[str], now: int) -> frozenset[str]:
+        """Use each of these lasting grants for one call: all of them, or none.
+
+        Durable when this returns, and counted once however many processes use them at a time.
+        Returns those that cannot be used any more, because another call was first or they were
+        taken back; empty: all are used.
+
+        Raises:
+            GrantsError, OSError: the file of grants cannot be read or written; nothing is used.
+        """
+        gone: frozenset[str] = frozenset()
+
+        def use(known: "tuple[Grant, ...]") -> "tuple[Grant, ...]":
+            nonlocal gone
+            usable = {one.id for one in known if one.is_counted and not one.has_ended(now)}
+            gone = frozenset(ids) - usable
+            return known if gone else tuple(_use(one) if one.id in ids else one for one in known)
+
+        if self._path is not None:
+            self._lasting = await asyncio.to_thread(_change, self._path, use)
+        else:
+            self._lasting = use(self._lasting)
+        return gone
+
+
+def _use(grant: Grant) -> Grant:
+    return msgspec.structs.replace(grant, uses=(grant.uses or 0) - 1)
 
 
 _State: TypeAlias = tuple[int, int, int] | None
@@ -238,11 +310,16 @@ def _read(path: Path) -> "tuple[Grant, ...]":
     return grants_from_json(data)
 
 
-def _change(path: Path, added: "tuple[Grant, ...]", revoked: frozenset[str]) -> "tuple[Grant, ...]":
+def _change(
+    path: Path, change: "Callable[[tuple[Grant, ...]], tuple[Grant, ...]]"
+) -> "tuple[Grant, ...]":
     """Rewrite the file in one step, under a lock that other processes respect."""
     make_private_directory(path.parent)
     with hold_lock(path.with_suffix(".lock")):
-        kept = tuple(grant for grant in _read(path) if grant.id not in revoked) + added
+        known = _read(path)
+        kept = change(known)
+        if kept == known:
+            return kept
         fresh = path.with_suffix(".new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
         with os.fdopen(open_private(fresh, flags), "wb") as file:

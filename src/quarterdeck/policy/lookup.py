@@ -6,10 +6,10 @@ before they are decided. The disk comes from the caller; ``system.local_disk`` h
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .call import Call
 from .call_parts import CallMentions, find_mentions

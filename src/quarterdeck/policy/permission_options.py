@@ -60,6 +60,11 @@ class Suggestion:
 
     patterns: tuple[Pattern, ...]
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether they cover nothing but the very commands, files, hosts and tools."""
+        return not any(map(_is_wide, self.patterns))
+
     def __str__(self) -> str:
         return ", ".join(print_pattern(pattern) for pattern in self.patterns)
 
@@ -74,7 +79,11 @@ def suggest_grants(
     trusted: bool = True,
     now: int = 0,
 ) -> tuple[Suggestion, ...]:
-    """Return at most two offers for a call that is asked about, the narrowest first."""
+    """Return at most two offers for a call that is asked about, the narrowest useful one first.
+
+    A command with a text in it, such as a commit's message, does not come a second time: where an
+    open end is known to be useful, the words before the text are offered with one.
+    """
     decision, parts = examine_call(
         call, mode, rules, grants, sandbox=sandbox, trusted=trusted, now=now
     )
@@ -88,6 +97,16 @@ def suggest_grants(
         Suggestion(patterns=tuple(dict.fromkeys(p for choice in choices for p in choice[-1]))),
     )
     return tuple(offer for offer in dict.fromkeys(offers) if len(offer.patterns) <= _MOST_PATTERNS)
+
+
+def _is_wide(pattern: Pattern) -> bool:
+    match pattern:
+        case ShellPattern(open_ended=is_open):
+            return is_open
+        case PathPattern(glob=glob):
+            return glob is None or glob.endswith("/**")
+        case _:
+            return False
 
 
 def suggest_refusal(
@@ -114,7 +133,7 @@ def _patterns(part: CallPart, call: Call) -> _Choices:
         case CommandPart(action="run reading outside"):
             found = _path_patterns(part.reads, "read", call)
         case CommandPart(command=command):
-            found = () if never_lasting(command) else _command_patterns(part)
+            found = () if never_lasting(command) else _useful_patterns(part)
         case PathPart(use=use):
             found = _path_patterns((use,), use.access, call)
         case FetchPart(target=target):
@@ -158,6 +177,20 @@ def _command_patterns(run: CommandPart) -> _Choices:
             first = tuple(word or "" for word in kept)
             found.append((ShellPattern(words=first, open_ended=True),))
     return tuple(found)
+
+
+def _useful_patterns(run: CommandPart) -> _Choices:
+    """As ``_command_patterns``, with the words before a text in place of the whole command."""
+    found = _command_patterns(run)
+    if len(found) != 2:
+        return found
+    ((exact,), (wide,)) = found
+    assert isinstance(exact, ShellPattern)
+    assert isinstance(wide, ShellPattern)
+    text = next((at for at, word in enumerate(exact.words) if any(map(str.isspace, word))), 0)
+    if text <= len(wide.words):
+        return found
+    return ((ShellPattern(words=exact.words[:text], open_ended=True),), (wide,))
 
 
 def _path_patterns(uses: Iterable[PathUse], access: Access, call: Call) -> _Choices:
@@ -243,13 +276,14 @@ def options_for(
 def _lasting_offers(
     offers: tuple[Suggestion, ...], project: bool
 ) -> Iterable[tuple[Scope, Suggestion]]:
-    """Yield where each offer may be kept, the narrowest first; the wider one never everywhere."""
+    """Yield where each offer may be kept, the narrowest first; only an exact one everywhere."""
     for offer in offers:
         yield "session", offer
     for offer in offers if project else ():
         yield "project", offer
     for offer in offers[:1]:
-        yield "user", offer
+        if offer.is_exact:
+            yield "user", offer
 
 
 def _placed(choice: PermissionChoice, call: Call | None) -> PermissionChoice:

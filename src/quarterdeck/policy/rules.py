@@ -6,8 +6,9 @@ its files allow has no effect; what they deny or ask about can only narrow, and 
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from .call import Access
 from .domains import HostPattern
@@ -34,13 +35,11 @@ Origin: TypeAlias = Literal["flag", "user file", "project file", "grant", "built
 """Where a rule was written. Only ``project file`` comes with a repository."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnyCall:
+class AnyCall(Struct, frozen=True, kw_only=True):
     """``*``: every call."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShellPattern:
+class ShellPattern(Struct, frozen=True, kw_only=True):
     """``bash``, ``bash(git status)``, ``bash(git log:*)``: commands of a shell.
 
     Without words every command line. An allow rule means exactly these words, and with
@@ -51,31 +50,27 @@ class ShellPattern:
     open_ended: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathPattern:
+class PathPattern(Struct, frozen=True, kw_only=True):
     """``read(…)`` and ``edit(…)``: files, by a pattern as in ``paths``; None is every file."""
 
     access: Access
     glob: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchPattern:
+class FetchPattern(Struct, frozen=True, kw_only=True):
     """``fetch(…)``: what is got from the network; without a host all of it."""
 
     host: HostPattern | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpPattern:
+class McpPattern(Struct, frozen=True, kw_only=True):
     """``mcp(server:tool)``: a tool of an MCP server, all of its tools, or all servers."""
 
     server: str | None = None
     tool: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedTool:
+class NamedTool(Struct, frozen=True, kw_only=True):
     """``tool(TodoWrite)``: a tool of any other sort, by the name its agent gives it."""
 
     name: str
@@ -84,22 +79,33 @@ class NamedTool:
 Pattern: TypeAlias = AnyCall | ShellPattern | PathPattern | FetchPattern | McpPattern | NamedTool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleSource:
+class RuleSource(Struct, frozen=True, kw_only=True):
     """Where a rule came from: a file's name, a flag, a grant's id."""
 
     origin: Origin = "user file"
     where: str = ""
+    is_counted: bool = False
+    """A grant for so many calls: each that it allows is counted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """An effect on all that a pattern means, within a scope."""
+class Rule(Struct, frozen=True, kw_only=True, eq=False):
+    """An effect on all that a pattern means, within a scope; equal wherever it was written."""
 
     effect: Effect
     pattern: Pattern
     scope: Scope = "user"
-    source: RuleSource = field(default=RuleSource(), compare=False)
+    source: RuleSource = RuleSource()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Rule):
+            return NotImplemented
+        return self._meaning() == other._meaning()
+
+    def __hash__(self) -> int:
+        return hash(self._meaning())
+
+    def _meaning(self) -> tuple[Effect, Pattern, Scope]:
+        return self.effect, self.pattern, self.scope
 
 
 def trusted_rules(rules: Iterable[Rule], trusted: bool) -> Iterator[Rule]:

@@ -5,7 +5,6 @@ only the text itself goes through the client. A client that refuses a file is ob
 """
 
 import asyncio
-import hashlib
 import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -219,6 +218,8 @@ def _real(paths: tuple[str, ...]) -> tuple[str, ...]:
 
 def _identity(stat: FileStat | None, data: bytes) -> FileIdentity:
     """Which content this is: the place on the disk, and the text of the editor."""
+    import hashlib  # late: it loads the library of ciphers
+
     digest = hashlib.blake2b(data).hexdigest()
     if stat is None:  # not yet on the disk: the editor keeps it for itself so far
         return FileIdentity(device=0, inode=0, size=len(data), modified_ns=0, digest=digest)

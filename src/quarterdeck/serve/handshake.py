@@ -1,8 +1,8 @@
 """``initialize``: what the client can do, and our answer with what we can do."""
 
-from dataclasses import dataclass
 from typing import Any, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from quarterdeck import __version__
@@ -25,8 +25,7 @@ from quarterdeck.wire.acp.schema import (
 __all__ = ["CHECK_MODEL", "SHOW_SETUP", "EditorClient", "make_initialize_response", "read_client"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EditorClient:
+class EditorClient(Struct, frozen=True, kw_only=True):
     """The client of one connection; what it did not offer is never asked of it."""
 
     name: str = "client"

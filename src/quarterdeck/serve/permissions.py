@@ -5,8 +5,8 @@ A child's call is unknown to the client: it is announced for the time of its req
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Coroutine, Iterable, Iterator
+from typing import Any, cast
 
 import msgspec
 
@@ -29,7 +29,13 @@ from quarterdeck.wire.tasks import log_failure, start_task
 
 from .handshake import EditorClient
 
-__all__ = ["RequestForwarder", "announce_child_call", "client_call_id", "end_child_call"]
+__all__ = [
+    "RequestForwarder",
+    "announce_child_call",
+    "client_call_id",
+    "end_child_call",
+    "shorten_options",
+]
 
 
 def client_call_id(asked: PermissionAsked) -> str:
@@ -117,7 +123,7 @@ class RequestForwarder:
                 raw_input=asked.raw_input,
                 meta=_meta(asked),
             ),
-            options=tuple(_plain(option) for option in asked.options),
+            options=tuple(_plain(option) for option in shorten_options(asked.options)),
         )
         try:
             answer = await self._connection.call(acp.SESSION_REQUEST_PERMISSION, question)
@@ -170,6 +176,18 @@ def _meta(asked: PermissionAsked) -> dict[str, Any] | None:
     if asked.child is not None:
         facts["child"] = msgspec.to_builtins(asked.child)
     return {"quarterdeck": facts} if facts else None
+
+
+def shorten_options(options: Iterable[PermissionOption]) -> Iterator[PermissionOption]:
+    """The narrowest option of each kind and scope: an editor shows all that it gets at once."""
+    seen: set[tuple[str, str]] = set()
+    for option in options:
+        meaning = (option.meta or {}).get("quarterdeck")
+        is_ours = isinstance(meaning, dict)
+        scope = cast("dict[str, Any]", meaning).get("scope") if is_ours else option.option_id
+        if (key := (option.kind, str(scope))) not in seen:
+            seen.add(key)
+            yield option
 
 
 def _plain(option: PermissionOption) -> PermissionOption:

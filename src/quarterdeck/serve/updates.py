@@ -5,10 +5,9 @@ shows and what its terminals have printed.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from quarterdeck.wire.acp import schema as acp
@@ -60,8 +59,7 @@ _Way: TypeAlias = Literal["client", "meta", "text"]
 """How a terminal is shown: the client runs it; the client shows what we send; as text."""
 
 
-@dataclass(slots=True)
-class _Terminal:
+class _Terminal(Struct):
     call: str
     way: _Way
     output: str = ""
@@ -83,8 +81,7 @@ class _Terminal:
         return (ContentItem(content=text(f"{fence}console\n{shown}\n{fence}")),)
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(Struct):
     started: ToolCallStarted
     content: tuple[ToolCallContent, ...] = ()
     """As the agent gave it, terminals included."""

@@ -83,6 +83,8 @@ class RecordedRequest:
     """``anthropic``, ``responses``, ``chat``, ``gemini``; None: nothing for the script."""
     scene: str | None = None
     round: int | None = None
+    usage: TokenUsage | None = None
+    """What the answer reports; None: none was sent to its end."""
     outcome: str | None = None
     """``done``, ``http STATUS``, the kind of a fault, or ``gone`` when the client left; None:
     under way."""
@@ -216,9 +218,12 @@ class ModelServer:
             await asyncio.sleep(performance.delay)
         if performance.failure is not None:
             return await _fail(exchange, wire, performance.failure)
-        if not is_streamed:
-            return await _tell_whole(exchange, wire, question, performance)
-        return await _tell(exchange, wire, question, performance, body)
+        if is_streamed:
+            outcome = await _tell(exchange, wire, question, performance, body)
+        else:
+            outcome = await _tell_whole(exchange, wire, question, performance)
+        record.usage = performance.usage
+        return outcome
 
 
 def _object(body: bytes) -> dict[str, Any] | None:

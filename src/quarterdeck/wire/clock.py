@@ -11,7 +11,9 @@ from typing import TypeAlias
 
 __all__ = [
     "MonotonicClock",
+    "WaitTimer",
     "WallClock",
+    "format_day",
     "format_iso_time",
     "format_local_time",
     "format_utc_time",
@@ -44,6 +46,14 @@ def read_time_of_day() -> datetime.time:
     return datetime.datetime.now().astimezone().time()
 
 
+def format_day(day: str) -> str:
+    """A day of the calendar, ``2026-11-07``, as in ``7 Nov``; empty where it is none."""
+    try:
+        return datetime.date.fromisoformat(day).strftime("%d %b").lstrip("0")
+    except ValueError:
+        return ""
+
+
 def format_local_time(moment: int, form: str = "%Y-%m-%d %H:%M") -> str:
     """A moment in microseconds, where the user is; empty where no calendar has it."""
     try:
@@ -64,3 +74,31 @@ def format_iso_time(moment: int) -> str:
     """A moment in microseconds as ISO 8601 in UTC, with a ``Z``."""
     written = datetime.datetime.fromtimestamp(moment / _SECOND, tz=datetime.UTC).isoformat()
     return written.replace("+00:00", "Z")
+
+
+class WaitTimer:
+    """The time in which a session waited for a person; waits that overlap count once.
+
+    A context manager, entered for the time of each wait.
+    """
+
+    def __init__(self, clock: MonotonicClock = time.monotonic) -> None:
+        self._clock = clock
+        self._waits = 0
+        self._since = 0.0
+        self._past = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """All of it so far."""
+        return self._past + (self._clock() - self._since if self._waits else 0.0)
+
+    def __enter__(self) -> None:
+        if not self._waits:
+            self._since = self._clock()
+        self._waits += 1
+
+    def __exit__(self, *exc: object) -> None:
+        self._waits -= 1
+        if not self._waits:
+            self._past += self._clock() - self._since

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 import msgspec
 from msgspec import UNSET
 
+from .budgets import BudgetScope, describe_limit
 from .content import (
     AudioContent,
     ContentBlock,
@@ -21,6 +22,8 @@ from .content import (
     TextContent,
 )
 from .events import (
+    BudgetChanged,
+    BudgetReached,
     ChangesLanded,
     Checkpointed,
     ChildEnded,
@@ -37,6 +40,7 @@ from .events import (
     ModelCallFinished,
     NoticePosted,
     PermissionAnswered,
+    PermissionApproved,
     PermissionAsked,
     PermissionViolated,
     PromptDropped,
@@ -170,7 +174,8 @@ def describe_event(event: Event, find_name: NameFinder = _no_name) -> EventText 
         case ToolCallEnded():
             return _call_end(event)
         case _:
-            return _session(event) or _request(event) or _worktree(event) or _aside(event)
+            text = _session(event) or _request(event) or _worktree(event)
+            return text or _budget(event) or _aside(event)
 
 
 def _call_end(event: ToolCallEnded) -> EventText:
@@ -245,6 +250,8 @@ def _request(event: Event) -> EventText | None:
         case PermissionAsked(title=title, reason=reason):
             why = f" ({reason})" if reason else ""
             return EventText("question", describe_request(title) + why)
+        case PermissionApproved(by=by):
+            return EventText("info", f"approved by {_who(by)}")
         case PermissionAnswered():
             return _decision(event)
         case PermissionViolated(title=title, reason=reason):
@@ -316,6 +323,30 @@ def _worktree(event: Event) -> EventText | None:
             return EventText("info", f"comment on {where} ({comment.state}): {comment.text}")
         case _:
             return None
+
+
+def _budget(event: Event) -> EventText | None:
+    match event:
+        case BudgetChanged(scope=scope, unit=unit, amount=None):
+            return EventText("info", f"budget removed: {unit} for {_SCOPE_WORDS[scope]}")
+        case BudgetChanged(scope=scope, unit=unit, amount=float(amount)):
+            words = f"{describe_limit(unit, amount)} for {_SCOPE_WORDS[scope]}"
+            return EventText("info", f"budget: {words}")
+        case BudgetReached(unit=unit, amount=amount, used=used, level=level, reason=reason):
+            most, so_far = describe_limit(unit, amount), describe_limit(unit, used)
+            words = reason or f"budget {level}: {so_far} of {most} used"
+            return EventText("warning", words)
+        case _:
+            return None
+
+
+_SCOPE_WORDS: dict[BudgetScope, str] = {
+    "agent": "this agent",
+    "tree": "this agent and all that it starts",
+    "project": "the project",
+    "day": "the day",
+    "all": "everything",
+}
 
 
 def _last(path: str) -> str:

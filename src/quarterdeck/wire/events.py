@@ -10,17 +10,31 @@ renamed, archived). A new member must be handled wherever events are matched: th
 finds those places through ``assert_never``. The session's own events are in ``session_events``,
 those about a full window in ``context_events``, those about going back in ``checkpoint_events``,
 those of sub-agents and goals in ``child_events`` and ``goal_events``, those about worktrees in
-``worktree_events``; all are imported from here.
+``worktree_events``, those about budgets in ``budgets``; all are imported from here.
 """
 
 from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType, field
 
+from .budgets import (
+    BudgetCarried,
+    BudgetChanged,
+    BudgetEvent,
+    BudgetReached,
+    BudgetReserved,
+    BudgetSettled,
+)
 from .content import ContentBlock
 from .conversation import Message, ToolResultPart
 from .ids import MessageId, RequestId, SessionId, TerminalId, ToolCallId
-from .permissions import Decider, PermissionOption, PermissionOutcome, QuestionAction
+from .permissions import (
+    ApprovalRule,
+    Decider,
+    PermissionOption,
+    PermissionOutcome,
+    QuestionAction,
+)
 from .session_events import (
     Checkpointed,
     ChildEnd,
@@ -50,7 +64,7 @@ from .session_events import (
     SessionSpawned,
     SharedFile,
 )
-from .settings import PlanEntry
+from .settings import PlanEntry, VendorWire
 from .tool_calls import ToolCallContent, ToolCallEnd, ToolCallLocation, ToolCallStatus, ToolKind
 from .usage import ContextUsage, Cost, TokenUsage
 from .values import Value
@@ -69,6 +83,12 @@ from .worktree_events import (
 
 __all__ = [
     "EMPTY_TURN",
+    "BudgetCarried",
+    "BudgetChanged",
+    "BudgetEvent",
+    "BudgetReached",
+    "BudgetReserved",
+    "BudgetSettled",
     "ChangesCounted",
     "ChangesLanded",
     "Checkpointed",
@@ -90,17 +110,21 @@ __all__ = [
     "GoalEnded",
     "GoalSet",
     "GrantRevoked",
+    "GrantUsed",
     "LandingFailed",
     "MessageChunk",
     "MessagePinned",
     "MessageUnpinned",
+    "MeteredCallState",
     "ModeChanged",
     "ModelCallFinished",
+    "ModelCallMetered",
     "ModelCallStarted",
     "NoticePosted",
     "OptionsChanged",
     "Origin",
     "PermissionAnswered",
+    "PermissionApproved",
     "PermissionAsked",
     "PermissionViolated",
     "PlanChanged",
@@ -151,6 +175,8 @@ TurnEnd: TypeAlias = Literal[
 Origin: TypeAlias = Literal["person", "agent", "schedule", "goal", "hook"]
 """Who spoke a prompt."""
 Severity: TypeAlias = Literal["info", "warning", "error"]
+MeteredCallState: TypeAlias = Literal["started", "finished", "refused"]
+"""How far a call has come at the meter."""
 
 
 class PromptQueued(Value, frozen=True, kw_only=True, tag_field="type", tag="prompt_queued"):
@@ -232,6 +258,28 @@ class RetryScheduled(Value, frozen=True, kw_only=True, tag_field="type", tag="re
     delay: float
     """Seconds until then."""
     reason: str
+
+
+class ModelCallMetered(
+    Value, frozen=True, kw_only=True, tag_field="type", tag="model_call_metered"
+):
+    """A model call of a foreign agent at the meter; at any time.
+
+    ``started`` before the request goes out and ``finished`` after its answer, or ``refused`` alone.
+    """
+
+    call: str
+    """Joins the two; random."""
+    state: MeteredCallState
+    wire: VendorWire
+    """The form of the request."""
+    model: str | None = None
+    usage: TokenUsage | None = None
+    """With ``finished``; None: nothing was used, or the answer's counts could not be read."""
+    status: int | None = None
+    """With ``finished``: of HTTP; None: there was no answer."""
+    reason: str | None = None
+    """Why it was refused, or why the answer did not arrive whole."""
 
 
 class MessageChunk(Value, frozen=True, kw_only=True, tag_field="type", tag="message_chunk"):
@@ -346,6 +394,25 @@ class PermissionAsked(Value, frozen=True, kw_only=True, tag_field="type", tag="p
     child: ChildRef | None = None
     """The child of the session that asks, where it is not the session itself; ``call`` is then
     the one that started the child."""
+    approvals: tuple[ApprovalRule, ...] = ()
+    """Who has to allow it, each of these; empty: the first answer counts."""
+
+
+class PermissionApproved(
+    Value, frozen=True, kw_only=True, tag_field="type", tag="permission_approved"
+):
+    """One of the people that a request needs allows it; after the request, before its answer.
+
+    At most once for each person; the ``PermissionAnswered`` follows when enough of them have.
+    """
+
+    request: RequestId
+    call: ToolCallId
+    option: str
+    """The id of the option that the person chose."""
+    by: Decider
+    group: RequestId | None = None
+    """As in ``PermissionAnswered``."""
 
 
 class PermissionAnswered(
@@ -364,6 +431,9 @@ class PermissionAnswered(
     """The kind of the chosen option."""
     feedback: str | None = None
     """What the person wrote to the agent along with a denial."""
+    group: RequestId | None = None
+    """The first of the requests that were answered together, this one among them; None: it was
+    answered alone."""
 
 
 class PermissionViolated(
@@ -391,6 +461,15 @@ class GrantRevoked(Value, frozen=True, kw_only=True, tag_field="type", tag="gran
     grant: str
     """The grant's id."""
     by: Decider
+
+
+class GrantUsed(Value, frozen=True, kw_only=True, tag_field="type", tag="grant_used"):
+    """Standing answers had a part in a decision about a call; right before that is written."""
+
+    request: RequestId
+    call: ToolCallId
+    grants: tuple[str, ...]
+    """Their ids."""
 
 
 class QuestionAsked(Value, frozen=True, kw_only=True, tag_field="type", tag="question_asked"):
@@ -479,6 +558,7 @@ Event: TypeAlias = (
     | ModelCallStarted
     | ModelCallFinished
     | RetryScheduled
+    | ModelCallMetered
     | MessageChunk
     | ThoughtChunk
     | ToolCallStarted
@@ -489,9 +569,11 @@ Event: TypeAlias = (
     | TerminalExited
     | PlanChanged
     | PermissionAsked
+    | PermissionApproved
     | PermissionAnswered
     | PermissionViolated
     | GrantRevoked
+    | GrantUsed
     | QuestionAsked
     | QuestionAnswered
     | UsageReported
@@ -511,5 +593,6 @@ Event: TypeAlias = (
     | GoalSet
     | GoalEnded
     | WorktreeEvent
+    | BudgetEvent
     | UnknownEvent
 )

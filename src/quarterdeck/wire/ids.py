@@ -18,6 +18,7 @@ __all__ = [
     "TerminalId",
     "ToolCallId",
     "TurnId",
+    "new_budget_id",
     "new_compaction_id",
     "new_grant_id",
     "new_message_id",
@@ -81,3 +82,8 @@ def new_grant_id() -> str:
 def new_compaction_id() -> CompactionId:
     """Make an id for a compaction."""
     return CompactionId(_new("cmp"))
+
+
+def new_budget_id() -> str:
+    """Make an id for a reservation of a budget."""
+    return _new("bud")

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 from .values import AcpValue, Value
 
 __all__ = [
+    "ApprovalRule",
     "Cancelled",
     "Decider",
     "PermissionKind",
@@ -56,6 +57,16 @@ class Cancelled(AcpValue, frozen=True, kw_only=True, tag_field="outcome", tag="c
 
 
 PermissionOutcome: TypeAlias = Selected | Cancelled
+
+
+class ApprovalRule(Value, frozen=True, kw_only=True):
+    """Which people have to allow a call before it runs."""
+
+    people: tuple[str, ...]
+    needed: int = 1
+    """How many of them."""
+    match: str | None = None
+    """The pattern of the calls that it is for; None: all."""
 
 
 class Decider(Value, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ from .drafts import DraftSaver
 from .feed import ReachHost, WorkbenchFeed
 from .first_run import FirstRun
 from .fleet_actions import FleetActions
-from .frame_diff import FrameDiff, use_reliable_layout
+from .frame_diff import FrameDiff
 from .keyboard import MAIN_SCREEN_ACTIONS, WORKBENCH_BINDINGS, KeyDispatcher
 from .layout.edit import ResizeDirection
 from .layout.view import LayoutView
@@ -36,6 +36,7 @@ from .preferences.themes.apply import AppTheme
 from .prompt_sender import PromptSender
 from .remote_control.api import ScreenCallSpec, ScreenController
 from .sanitize import sanitize_text
+from .textual_fixes import use_reliable_textual
 from .widgets.agent_table import AgentTable
 from .widgets.chat_input import ChatInput
 from .widgets.picker import Picker
@@ -119,13 +120,13 @@ class Workbench(App[None]):
         on_exit: Callable[[], Awaitable[None]] | None = None,
         on_first_frame: Callable[[], None] | None = None,
     ) -> None:
-        use_reliable_layout()
+        use_reliable_textual()
         super().__init__()
         self._frames = FrameDiff()
         self.animation_level = "none"
         self.context = context
         self.preferences = preferences = context.preferences
-        self._on_exit, self._on_first_frame = on_exit, on_first_frame
+        self._on_exit, self._on_first_frame = on_exit, on_first_frame or (lambda: None)
         self.crash: Exception | None = None
         """What ended it, if it was not a person."""
         self.theme_control = AppTheme(self, preferences)
@@ -134,9 +135,8 @@ class Workbench(App[None]):
         self._store = WorkspaceStore(context.discovery.places)
         self.workspace = OpenWorkspace(self, context, self.kinds, self._store, self.show_message)
         """What is open, saved and restored."""
-        if self.workspace.notice is not None:
-            preferences.problems.append(self.workspace.notice)
-        self.feed = WorkbenchFeed(context.fleet, reach, self.post_message)
+        preferences.problems += [self.workspace.notice] if self.workspace.notice else []
+        self.feed = WorkbenchFeed(context.fleet, reach, self.post_message, context.budgets)
         self.fleet_actions = FleetActions(context, self.show_message, self.feed.refresh)
         self.queue = CommandQueue(self.work)
         self.commands = CommandRunner(
@@ -195,9 +195,8 @@ class Workbench(App[None]):
             exit_on_signals(lambda code: self.exit(return_code=code))
 
     def _begin(self) -> None:
-        if self._on_first_frame is not None:
-            self._on_first_frame()
-        self.workspace.restore_focus()
+        self._on_first_frame()
+        self.workspace.finish_first_frame()
         self.run_worker(self.feed.run, name="feed")
         self.run_worker(self._attend, name="screen")
         self.work(self.keyboard.load_choice(self.context.discovery))
@@ -419,8 +418,8 @@ class Workbench(App[None]):
         self.work(self.commands.choose())
 
     def on_notify(self, event: Notify) -> None:
-        """Keep what is shown for a while."""
-        self.context.notices.add(event.notification.message, event.notification.severity)
+        """Keep what is shown for a while, and show it behind the sign of what it is."""
+        event.notification.message = self.context.notices.add(event.notification)
 
     def action_command(self, name: str, words: str = "") -> None:
         """Run a command by its name; keys are bound to this."""
@@ -440,9 +439,11 @@ class Workbench(App[None]):
 
     def action_beside(self, step: int) -> None:
         """Show another agent."""
-        session = self.context.roster.beside(self.context.shown, step)
-        if session is not None:
-            self.main.show_agent(session)
+        self.workspace.go_beside(step)
+
+    def action_agent(self, number: int) -> None:
+        """Show an agent by its number in the list; the home screen has numbers of its own."""
+        self.workspace.go_to_number(number)
 
     def action_stop(self) -> None:
         """Copy what is selected; else end the person's command or the turn of the agent in view."""

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RequestPresenter"]
 
+_LISTS = frozenset(("agents", "inbox"))
+"""The ids of the lists of agents and of what they need."""
+
 
 class RequestPresenter:
     """Brings one request at a time under the person's fingers.
@@ -85,7 +88,7 @@ class RequestPresenter:
         """
         # A timer may fire while the workbench closes and has no screen any more.
         is_busy = len(self._app.screen_stack) != 1 or self.current is not None
-        if is_busy or is_typed_through or self._is_typing:
+        if is_busy or is_typed_through or self._is_typing or self._is_choosing:
             return
         item = self._app_context.inbox.offered(self._app_context.focused)
         if item is not None:
@@ -97,12 +100,27 @@ class RequestPresenter:
         chat, focused = self._find_main().chat, self._app.focused
         return bool(chat.text) or (isinstance(focused, Input | TextArea) and focused is not chat)
 
+    @property
+    def _is_choosing(self) -> bool:
+        """Whether the person goes through the agents: arrows are for the list then."""
+        focused = self._app.focused
+        return focused is not None and focused.id in _LISTS
+
     def check(self) -> None:
         """Take a request off the screen that is answered already."""
         dialog = self.dialog
-        if dialog is not None and self._app_context.inbox.find(dialog.item.request) is None:
+        if dialog is None:
+            return
+        item = self._app_context.inbox.find(dialog.item.request)
+        if item is None:
             self._app_context.drafts.put(draft_key(dialog.item), "")
             self._app.pop_screen()
+        elif item.permission is not None:
+            from .screens.permission import PermissionScreen, describe_queue
+
+            if isinstance(dialog, PermissionScreen):
+                card = dialog.card
+                card.show(item, card.setting, describe_queue(self._app_context, item))
 
     def keep(self, item: "InboxItem", text: str) -> bool:
         """Note what is filled in; True if it is other than before."""
@@ -115,26 +133,30 @@ class RequestPresenter:
             self._app.pop_screen()
 
     async def answer(self, event: "PermissionCard.Answered") -> None:
-        """Send a person's decision; what is alike is allowed with it, and a rule recorded first."""
-        if event.with_alike:
-            await self._allow_alike(event.item)
+        """Send a person's decision, for all requests that it names; a rule is recorded first."""
+        item = event.item
         is_done = True
         if event.rule:
-            agent = self._app_context.roster.find(event.item.session)
+            agent = self._app_context.roster.find(item.session)
             is_done = await self._actions.add_rule(event.rule, event.scope, agent)
-        if is_done:
-            is_done = await self._actions.answer(event.item, event.choice, event.feedback)
-        self._settle(event.item, is_done=is_done)
+        needs_people = item.permission is not None and bool(item.permission.approvals)
+        if is_done and (event.requests or needs_people):
+            is_done = await self._answer_group(event)
+        elif is_done:
+            is_done = await self._actions.answer(item, event.choice, event.feedback)
+        self._settle(item, is_done=is_done)
 
-    async def _allow_alike(self, item: "InboxItem") -> None:
-        """Allow once what asks for the same."""
-        from .screens.permission_model import find_alike, merge_options
-
-        for one in find_alike(self._app_context.inbox.items, item):
-            assert one.permission is not None
-            once = merge_options(one.permission.options).once
-            if once is not None and await self._actions.answer(one, once, None):
-                self._app_context.inbox.drop(one.request)
+    async def _answer_group(self, event: "PermissionCard.Answered") -> bool:
+        """Answer all that the card showed; what others have to allow too is put off."""
+        first, inbox = event.item.request, self._app_context.inbox
+        requests = (first, *(one for one in event.requests if one != first))
+        done = await self._actions.answer_group(requests, event.choice, event.feedback)
+        if done is None:
+            return False
+        inbox.drop(*(one for one in (*done.answered, *done.skipped) if one != first))
+        for request in done.waiting:
+            inbox.put_off(request)
+        return True
 
     async def reply(self, event: "QuestionForm.Replied") -> None:
         """Send a person's answer to a question."""
@@ -148,8 +170,11 @@ class RequestPresenter:
                 current.reopen()
             return
         self._app_context.drafts.put(draft_key(item), "")
-        self._app_context.inbox.drop(item.request)
-        self.check()
+        if self._app_context.inbox.is_offered(item.request):
+            self._app_context.inbox.drop(item.request)
+            self.check()
+        elif self.dialog is not None and self.dialog.item.request == item.request:
+            self._app.pop_screen()  # others have to allow it too
         following = self._app_context.inbox.following(item.session)
         if following is not None and len(self._app.screen_stack) == 1:
             self._present(following)

@@ -7,9 +7,11 @@ import re
 import time
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from quarterdeck.wire.errors import QuarterdeckError
 
@@ -45,8 +47,7 @@ _RECENT_COMMITS = 20
 _PASSED_OVER = frozenset({".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompletionWord:
+class CompletionWord(Struct, frozen=True, kw_only=True):
     """A word that can be completed, before the cursor."""
 
     kind: Literal["file", "command"]
@@ -56,8 +57,7 @@ class CompletionWord:
     """The column of its sign."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompletionChoice:
+class CompletionChoice(Struct, frozen=True, kw_only=True):
     """Something that a word can become."""
 
     text: str
@@ -271,7 +271,7 @@ class CompletionSource:
             await self._build(cwd)
         elif time.monotonic() - known[1] > _FRESH:  # used once more, and made anew beside it
             self._index = (cwd, time.monotonic(), known[2])
-            self._panel.run_worker(self._build(cwd), group="file-index", exclusive=True)
+            self._panel.run_worker(partial(self._build, cwd), group="file-index", exclusive=True)
         assert self._index is not None
         names = await asyncio.to_thread(self._index[2].search, typed)
         return [

@@ -4,7 +4,6 @@ of transcripts.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from quarterdeck.wire.clock import WallClock, format_local_time
@@ -15,22 +14,26 @@ from quarterdeck.wire.settings import Command
 
 from .drafts import Drafts
 from .preferences.store import Preferences
-from .rendering.glyphs import FAILED, WARNING
+from .rendering.glyphs import BETWEEN, FAILED, WARNING
+from .stores.budgets import BudgetStore
 from .stores.discovery import DiscoveryStore
 from .stores.inbox import InboxStore
 from .stores.roster import RosterStore
 from .stores.transcript import PAGE, TranscriptReader, TranscriptSpot, TranscriptStore
 
 if TYPE_CHECKING:
+    from textual.notifications import Notification
+
     from quarterdeck.fleet.api import AgentInfo, Fleet
     from quarterdeck.wire.ids import SessionId
 
     from .feed import HostState
 
-__all__ = ["NoticeStore", "TranscriptPages", "WorkbenchContext"]
+__all__ = ["AgentPlaces", "NoticeStore", "TranscriptPages", "WorkbenchContext"]
 
 _END = 2**62
-_NOTICE_SIGNS = {"error": f"{FAILED} ", "warning": f"{WARNING} "}
+_NOTICE_SIGNS = {"error": FAILED, "warning": WARNING, "information": BETWEEN}
+"""What stands before a notice, by how bad it is."""
 _LONG = 2_000
 """Records of a long block that are read at once to find a place in it again."""
 
@@ -42,18 +45,66 @@ class NoticeStore:
 
     def __init__(self, clock: WallClock) -> None:
         self._clock = clock
-        self._notices: deque[tuple[int, str, str]] = deque(maxlen=self.MOST)
+        self._notices: deque[tuple[int, str]] = deque(maxlen=self.MOST)
 
-    def add(self, text: str, severity: str) -> None:
-        """Keep a notice, with the time."""
-        self._notices.append((self._clock(), severity, text))
+    def add(self, notice: "Notification") -> str:
+        """Keep a notice, with the time; its text behind the sign of how bad it is."""
+        text = f"{_NOTICE_SIGNS[notice.severity]} {notice.message}"
+        self._notices.append((self._clock(), text))
+        return text
 
     def list_rows(self) -> list[tuple[str, str]]:
-        """The time of day and the text of each, the latest first; errors have their sign."""
+        """The time of day and the text of each behind its sign, the latest first."""
         return [
-            (format_local_time(time, "%H:%M:%S"), _NOTICE_SIGNS.get(severity, "") + text)
-            for time, severity, text in reversed(self._notices)
+            (format_local_time(time, "%H:%M:%S"), text) for time, text in reversed(self._notices)
         ]
+
+
+class AgentPlaces:
+    """Which agents those panels show that are to show one which no other shows.
+
+    An agent stays in its panel until it is archived, or selected and so shown by the chats that
+    follow; also after it has ended.
+    """
+
+    def __init__(self) -> None:
+        self._chosen: dict[str, SessionId] = {}
+        self._awaited: set[SessionId] = set()
+        """Started for a panel; the fleet has not reported them so far."""
+
+    def get(self, panel: str) -> "SessionId | None":
+        """The agent of a panel; None: there is none for it."""
+        return self._chosen.get(panel)
+
+    def has(self, session: "SessionId | None") -> bool:
+        """Whether a panel shows an agent."""
+        return session in self._chosen.values()
+
+    def choose(self, panel: str, roster: RosterStore, selected: "SessionId | None") -> None:
+        """Give a panel its agent: the one that it has, or the first of the list that is free."""
+        now = self._chosen.pop(panel, None)
+        agent, taken = roster.find(now), {*self._chosen.values(), selected}
+        if now is not None and now not in taken and (now in self._awaited or agent is not None):
+            if agent is not None:
+                self._awaited.discard(now)
+            if agent is None or not agent.is_archived:
+                self._chosen[panel] = now
+                return
+        free = (one.session for one in roster.agents if one.session not in taken)
+        if (found := next(free, None)) is not None:
+            self._chosen[panel] = found
+
+    def put(self, panel: str, session: "SessionId", *, is_new: bool = False) -> None:
+        """Give a panel an agent, which no other panel has from now on."""
+        for other in [one for one, shown in self._chosen.items() if shown == session]:
+            del self._chosen[other]
+        self._chosen[panel] = session
+        if is_new:
+            self._awaited.add(session)
+
+    def release(self, panel: str) -> None:
+        """A panel is gone."""
+        self._chosen.pop(panel, None)
 
 
 class TranscriptPages:
@@ -175,46 +226,53 @@ async def _read_from(store: TranscriptStore, spot: TranscriptSpot) -> None:
     store.open_at(None, page, most=limit)
 
 
-@dataclass(kw_only=True)
 class WorkbenchContext:
-    """One person's place at a fleet."""
+    """One person's place at a fleet.
 
-    fleet: "Fleet"
-    drafts: Drafts
-    cwd: str
-    """Where new agents work unless someone says otherwise."""
-    clock: WallClock
-    """Microseconds since the epoch."""
-    preferences: Preferences = field(default_factory=Preferences)
-    """Colours and keys."""
-    roster: RosterStore = field(default_factory=RosterStore)
-    inbox: InboxStore = field(default_factory=InboxStore)
-    shown: "SessionId | None" = None
-    """The selected agent: the one that chats show unless they have one of their own."""
-    is_home: bool = False
-    """The home screen is wanted, although there are agents."""
-    pin: "Callable[[], SessionId | None]" = field(default=lambda: None)
-    """Tells the agent of the panel that has the focus, if that panel has one of its own."""
-    host: "HostState" = "connecting"
-    """How the way to the host is."""
-    host_reason: str = ""
-    """Why it is so; may be empty."""
-    discovery: DiscoveryStore = field(default_factory=DiscoveryStore)
-    """What this machine and this workspace offer."""
-    pages: TranscriptPages = field(init=False)
-    notices: NoticeStore = field(init=False)
-    """What was shown for a while."""
-    listeners: list[Callable[[Sequence["Record"]], None]] = field(init=False)
-    """Who wants to hear of every record; panels put themselves in and out."""
+    Args:
+        fleet: the agents.
+        drafts: what was typed and not sent.
+        cwd: where new agents work unless someone says otherwise.
+        clock: microseconds since the epoch.
+        preferences: colours and keys; None: the defaults.
+    """
 
-    _watchers: "list[Callable[[], None]]" = field(
-        default_factory=list["Callable[[], None]"], init=False
-    )
-
-    def __post_init__(self) -> None:
-        self.pages = TranscriptPages(self.fleet, self.find_name)
-        self.notices = NoticeStore(self.clock)
-        self.listeners = []
+    def __init__(
+        self,
+        *,
+        fleet: "Fleet",
+        drafts: Drafts,
+        cwd: str,
+        clock: WallClock,
+        preferences: Preferences | None = None,
+    ) -> None:
+        self.fleet = fleet
+        self.drafts = drafts
+        self.cwd = cwd
+        self.clock = clock
+        self.preferences = preferences or Preferences()
+        self.roster = RosterStore()
+        self.inbox = InboxStore()
+        self.budgets = BudgetStore()
+        self.shown: SessionId | None = None
+        """The selected agent: the one that chats show unless they have one of their own."""
+        self.is_home = False
+        """The home screen is wanted, although there are agents."""
+        self.pin: Callable[[], SessionId | None] = lambda: None
+        """Tells the agent of the panel that has the focus, if that panel has one of its own."""
+        self.host: HostState = "connecting"
+        """How the way to the host is."""
+        self.host_reason = ""
+        """Why it is so; may be empty."""
+        self.discovery = DiscoveryStore()
+        """What this machine and this workspace offer."""
+        self.places = AgentPlaces()
+        self.pages = TranscriptPages(fleet, self.find_name)
+        self.notices = NoticeStore(clock)
+        """What was shown for a while."""
+        self.listeners: list[Callable[[Sequence[Record]], None]] = []
+        """Who wants to hear of every record; panels put themselves in and out."""
+        self._watchers: list[Callable[[], None]] = []
 
     @property
     def focused(self) -> "SessionId | None":

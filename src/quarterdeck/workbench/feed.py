@@ -7,8 +7,7 @@ screen does not. A host that goes away is waited for, and nothing that happened 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from textual.message import Message
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
     from quarterdeck.fleet.api import AgentInfo, Fleet, FleetStatus, InboxItem
     from quarterdeck.wire.record import Record
 
+    from .stores.budgets import BudgetStore
+
 __all__ = ["HostState", "ReachHost", "WorkbenchFeed"]
 
 HostState: TypeAlias = Literal["connecting", "connected", "lost", "failed"]
@@ -30,6 +31,22 @@ PACE = 1 / 15
 """Seconds between two updates at the least: each line that a chat scrolls is drawn anew, and a slow
 connection has to carry that."""
 _REFRESH = 0.1
+_BUDGET_PACE = 1.0
+"""Seconds between two looks at the budgets at the least."""
+_BUDGET_EVENTS = frozenset({"budget_changed", "budget_reached", "session_spawned"})
+"""After which there may be other budgets."""
+_USAGE_EVENTS = frozenset(
+    {
+        "budget_settled",
+        "model_call_finished",
+        "model_call_metered",
+        "session_changed",
+        "session_ended",
+        "turn_ended",
+        "usage_reported",
+    }
+)
+"""After which more of a budget may be used; asked for only where there is one."""
 _MOST = 5_000
 _PAUSE = 0.5
 _LONGEST_PAUSE = 60.0
@@ -42,30 +59,42 @@ class WorkbenchFeed:
         fleet: what is followed.
         reach: how to get to it.
         post: takes messages, at once.
+        budgets: where the budgets are kept, which the fleet is asked for at a pace of their own.
     """
 
-    @dataclass
     class HostChanged(Message):
         """The way to the host is another."""
 
-        state: HostState
-        reason: str = ""
+        def __init__(self, state: HostState, reason: str = "") -> None:
+            super().__init__()
+            self.state: HostState = state
+            self.reason = reason
 
-    @dataclass
     class Known(Message):
         """Who the agents are, and what waits for a person."""
 
-        agents: "Sequence[AgentInfo]"
-        inbox: "Sequence[InboxItem]"
-        status: "FleetStatus"
+        def __init__(
+            self, agents: "Sequence[AgentInfo]", inbox: "Sequence[InboxItem]", status: "FleetStatus"
+        ) -> None:
+            super().__init__()
+            self.agents = agents
+            self.inbox = inbox
+            self.status = status
 
-    @dataclass
     class Happened(Message):
         """Records in the order of the log; ``WorkbenchFeed.ready`` asks for the next."""
 
-        records: "Sequence[Record]"
+        def __init__(self, records: "Sequence[Record]") -> None:
+            super().__init__()
+            self.records = records
 
-    def __init__(self, fleet: "Fleet", reach: ReachHost, post: Callable[[Message], object]) -> None:
+    def __init__(
+        self,
+        fleet: "Fleet",
+        reach: ReachHost,
+        post: Callable[[Message], object],
+        budgets: "BudgetStore",
+    ) -> None:
         self._fleet = fleet
         self._reach = reach
         self._post = post
@@ -75,6 +104,8 @@ class WorkbenchFeed:
         self._due: asyncio.TimerHandle | None = None
         self._room = asyncio.Event()
         self._stale = asyncio.Event()
+        self._other_budgets = asyncio.Event()
+        self._budgets = budgets
         self._again = asyncio.Event()
         self._starts = True
 
@@ -106,8 +137,9 @@ class WorkbenchFeed:
         self._again.set()
 
     def refresh(self) -> None:
-        """Ask anew who the agents are; someone knows that it changed."""
+        """Ask anew who the agents are, and for budgets; someone knows that it changed."""
         self._stale.set()
+        self._other_budgets.set()
 
     def ready(self) -> None:
         """The last records have been shown."""
@@ -129,7 +161,8 @@ class WorkbenchFeed:
             self._last = status.last_seq
         await self._ask()
         self._post(self.HostChanged("connected"))
-        await race_tasks(self._follow(), self._keep_fresh())
+        self._other_budgets.set()
+        await race_tasks(self._follow(), self._keep_fresh(), self._keep_budgets())
 
     async def _follow(self) -> None:
         from quarterdeck.fleet.agent_entry import ENTRY_EVENTS
@@ -139,8 +172,11 @@ class WorkbenchFeed:
             async for record in records:
                 self._last = record.seq
                 self._records.append(record)
-                if event_type(record.event) in ENTRY_EVENTS:
+                kind = event_type(record.event)
+                if kind in ENTRY_EVENTS:
                     self._stale.set()
+                if kind in _BUDGET_EVENTS or (self._budgets.rows and kind in _USAGE_EVENTS):
+                    self._other_budgets.set()
                 self._flush_soon()
                 if len(self._records) >= _MOST:
                     self._room.clear()
@@ -152,6 +188,15 @@ class WorkbenchFeed:
             self._stale.clear()
             await self._ask()
             await asyncio.sleep(_REFRESH)
+
+    async def _keep_budgets(self) -> None:
+        """Ask for the budgets when they may be others, at a pace of their own."""
+        while True:
+            await self._other_budgets.wait()
+            self._other_budgets.clear()
+            with suppress(QuarterdeckError):  # such as wrong settings; all else goes on
+                self._budgets.replace((await self._fleet.budgets()).rows)
+            await asyncio.sleep(_BUDGET_PACE)
 
     async def _ask(self) -> None:
         agents = await self._fleet.agents(archived=True)

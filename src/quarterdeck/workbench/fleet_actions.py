@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from quarterdeck.config.places import Places
     from quarterdeck.drivers.history.session import HistorySession
     from quarterdeck.fleet.api import AgentInfo, InboxItem, SpawnOptions
+    from quarterdeck.fleet.permissions.api import GroupAnswer
     from quarterdeck.policy.grants import Grant
-    from quarterdeck.wire.ids import SessionId
+    from quarterdeck.wire.ids import RequestId, SessionId
 
     from .commands.registry import WorkbenchCommand
     from .context import WorkbenchContext
@@ -103,6 +104,30 @@ class FleetActions:
         )
         return self._answered(await self._try(answering))
 
+    async def answer_group(
+        self,
+        requests: "tuple[RequestId, ...]",
+        choice: str,
+        feedback: str | None,
+    ) -> "GroupAnswer | None":
+        """Answer several permission requests alike, or one that several people have to allow; None
+        if that did not work and they are still open. ``choice`` is an option of the first.
+        """
+        answering = self._app_context.fleet.answer_group(
+            requests, choice, by="workbench", feedback=feedback
+        )
+        done: GroupAnswer | None = await self._try(answering)
+        if done is None:
+            return None
+        counts = (
+            (len(done.answered) if len(requests) > 1 else 0, "answered"),
+            (len(done.waiting), "allowed by you, and others have to"),
+            (len(done.skipped), "already answered"),
+        )
+        if words := ", ".join(f"{count} {word}" for count, word in counts if count):
+            self.show_message(words, False)
+        return done
+
     async def add_rule(self, text: str, scope: "RuleScope", agent: "AgentInfo | None") -> bool:
         """Record a rule that allows calls like one of an agent; False if it cannot be."""
         places = self._app_context.discovery.places
@@ -153,12 +178,9 @@ async def record_rule(places: "Places", text: str, scope: "RuleScope", cwd: str)
         GrantsError: the file of grants cannot be read.
     """
     from quarterdeck.config.workspace import find_workspace
-    from quarterdeck.fleet.permissions.session_gate import open_grants
+    from quarterdeck.fleet.permissions.grants import GrantLimits, add_lasting_grants
     from quarterdeck.policy.advice import explain_breadth
     from quarterdeck.policy.grammar import parse_rule, print_pattern
-    from quarterdeck.policy.grants import Grant
-    from quarterdeck.wire.clock import read_wall_clock
-    from quarterdeck.wire.ids import new_grant_id
 
     rules = [parse_rule(f"allow {one}") for one in re.split(r"(?<=\)), (?=\w+\()", text)]
     for rule in rules:
@@ -166,20 +188,8 @@ async def record_rule(places: "Places", text: str, scope: "RuleScope", cwd: str)
             command = f"quarterdeck permissions add --yes 'allow {print_pattern(rule.pattern)}'"
             raise RuleRefusedError(f"not recorded: {reason}; if you mean it: {command}")
     project = str((await asyncio.to_thread(find_workspace, Path(cwd))).project)
-    grants = [
-        Grant(
-            id=new_grant_id(),
-            pattern=print_pattern(rule.pattern),
-            effect="allow",
-            scope=scope,
-            project=project if scope == "project" else None,
-            created=read_wall_clock(),
-            by="workbench",
-        )
-        for rule in rules
-    ]
-    await (await open_grants(places)).add(grants)
-    return grants
+    limits = GrantLimits(project=project if scope == "project" else None)
+    return await add_lasting_grants(places, rules, limits, by="workbench")
 
 
 async def continue_session(context: "WorkbenchContext", recent: "RecentSession") -> "SessionId":

@@ -1,29 +1,19 @@
 """Frames as what changed since the last one: a slow line carries the cells that are other now, and
-not every line that a widget has drawn anew; lines that move up are moved by the terminal. And a
-layout that tells every widget its size.
+not every line that a widget has drawn anew; lines that move up are moved by the terminal.
 """
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from operator import ne
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
-import textual.screen
-from textual._compositor import (
-    ChopsUpdate,
-    Compositor,
-    CompositorUpdate,
-    LayoutUpdate,
-    ReflowResult,
-)
+from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from textual.geometry import Size
     from textual.strip import Strip
-    from textual.widget import Widget
 
-__all__ = ["FrameDiff", "ReliableCompositor", "use_reliable_layout"]
+__all__ = ["FrameDiff"]
 
 _Piece: TypeAlias = "tuple[int, int, Strip]"
 """A row, a column, and what is drawn from there on."""
@@ -139,36 +129,6 @@ class FrameDiff:
             if len(row) < x + len(cells):
                 row.extend([None] * (x + len(cells) - len(row)))
             row[x : x + len(cells)] = cells
-
-
-class ReliableCompositor(Compositor):
-    """Tells each widget its size, also one whose place was asked for between two layouts.
-
-    Textual compares a layout with its map of the widgets. Whoever asks for the place of a new
-    widget makes it work that map out anew, and the layout that follows finds no difference: the
-    widget never learns its size, and one that draws what fits it stays blank. Here the comparison
-    is with the layout before.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._announced: dict[Widget, Size] = {}
-
-    def reflow(self, parent: "Widget", size: "Size") -> ReflowResult:
-        """Lay out; returns hidden, shown and resized widgets."""
-        hidden = super().reflow(parent, size).hidden
-        before = self._announced
-        self._announced = {widget: place.region.size for widget, place in self._full_map.items()}
-        shown = self._announced.keys() - before.keys()
-        resized = {
-            widget for widget, now in self._announced.items() if before.get(widget, now) != now
-        }
-        return ReflowResult(hidden=hidden, shown=shown, resized=resized)
-
-
-def use_reliable_layout() -> None:
-    """Let every screen that is made from now on have it."""
-    cast("Any", textual.screen).Compositor = ReliableCompositor
 
 
 class _ReducedUpdate(CompositorUpdate):

@@ -32,6 +32,17 @@ WORKBENCH_BINDINGS: list[BindingType] = [
     Binding("ctrl+g", "answer", "answer the next pending request"),
     Binding("ctrl+n", "beside(1)", "next agent"),
     Binding("ctrl+b", "beside(-1)", "previous agent"),
+    # With priority: what is typed right after is for that agent.
+    *(
+        Binding(
+            f"alt+{number}",
+            f"agent({number})",
+            "go to agent 1 … 9 of the list",
+            priority=True,
+            key_display="alt+1 … alt+9",
+        )
+        for number in range(1, 10)
+    ),
     Binding("ctrl+t", "spawn", "start an agent"),
     Binding("ctrl+c", "stop", "copy the selection, or interrupt the agent"),
     Binding("ctrl+o", "unfold", "expand or collapse all tool calls"),
@@ -61,7 +72,7 @@ WORKBENCH_BINDINGS: list[BindingType] = [
     Binding("ctrl+q", "quit", "quit; agents keep running", priority=True),
 ]
 MAIN_SCREEN_ACTIONS = frozenset(
-    {"help", "answer", "beside", "spawn", "stop", "unfold", "go", "cycle", "tab", "resize"}
+    {"help", "answer", "beside", "agent", "spawn", "stop", "unfold", "go", "cycle", "tab", "resize"}
 )
 """Actions that count on the main screen alone."""
 
@@ -72,8 +83,9 @@ def find_command_of_action(action: str) -> str | None:
         return action.removeprefix("command(").rstrip(")").replace("'", "").replace(",", " ")
     if action.startswith("go("):
         return "go " + action.removeprefix("go(").rstrip(")").strip("'")
-    if action.startswith("resize("):
-        return "resize " + action.removeprefix("resize(").rstrip(")").strip("'")
+    if action.startswith(("resize(", "agent(")):
+        name, _, words = action.rstrip(")").partition("(")
+        return f"{name} " + words.strip("'")
     named = {
         "beside(1)": "next",
         "beside(-1)": "previous",

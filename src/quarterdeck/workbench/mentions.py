@@ -3,9 +3,10 @@
 import base64
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from quarterdeck.wire.content import ContentBlock, ImageContent, ResourceLink, text
 
@@ -31,8 +32,7 @@ _MENTION = re.compile(r'(?<!\S)@(?:"((?:[^"\\\n]|\\.)+)"|(\S+))')
 _BARE = re.compile(r'[^\s"\\@]+')
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mention:
+class Mention(Struct, frozen=True, kw_only=True):
     """A file that a text names."""
 
     path: str

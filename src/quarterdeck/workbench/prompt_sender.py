@@ -59,6 +59,7 @@ class PromptSender:
         self._queue = queue
         self._run_command = run_command
         self._save = save
+        self._starting: set[ChatPanel] = set()
 
     def submit(self, panel: "ChatPanel", text: str, *, steers: bool = False) -> None:
         """Do what was written in a chat; ``steers``: a message is for the running turn."""
@@ -71,7 +72,7 @@ class PromptSender:
             self._clear(panel)
             self._queue.add(partial(self._take_line, panel, line, text.strip()))
         elif self._app_context.roster.find(panel.session) is None:
-            self._queue.add(partial(self.spawn, panel))
+            self._queue.add(partial(self._start_like_the_last, panel, text))
         else:
             self._send(panel, text, steers=steers)
 
@@ -156,8 +157,43 @@ class PromptSender:
             panel.show_draft()
         self._save()
 
-    async def spawn(self, panel: "ChatPanel") -> None:
-        """Ask for a new agent, with what is typed if that is for nobody yet."""
+    async def _start_like_the_last(self, panel: "ChatPanel", text: str) -> None:
+        """Start an agent as the last of this project was started; ask where there was none."""
+        from quarterdeck.fleet.api import SpawnOptions
+
+        from .screens.spawn_model import recall_options
+
+        context, cwd = self._app_context, self._app_context.cwd
+        chosen = context.preferences.choices.spawns.get(cwd)
+        if not chosen:
+            await self.spawn(panel)
+            return
+        if panel in self._starting or panel.chat.full_text.strip() != text.strip():
+            return  # enter was pressed twice
+        self._starting.add(panel)
+        panel.show_start("starting …")
+        problem: str | None = None
+        try:
+            options = SpawnOptions(options=recall_options(chosen, cwd), prompt=text.strip())
+            session = await self._actions.spawn(options)
+        except (QuarterdeckError, ValueError) as error:
+            problem = str(error)
+        else:
+            if panel.is_attached and panel.draft.startswith(NEW):
+                self._clear(panel)
+            panel.show_started(session)
+            await self._remember(cwd, options)
+        finally:
+            self._starting.discard(panel)
+            panel.show_start()
+        if problem is not None:
+            await self.spawn(panel, problem)
+
+    async def spawn(self, panel: "ChatPanel", problem: str = "") -> None:
+        """Ask for a new agent, with what is typed if no agent has it yet.
+
+        ``problem``: why one like the last was not started.
+        """
         from .screens.spawn import SpawnScreen
         from .screens.spawn_lookup import SpawnLookup
 
@@ -170,11 +206,12 @@ class PromptSender:
             session = await self._actions.spawn(options)
             if options.prompt == typed.strip() and panel.draft.startswith(NEW):
                 panel.chat.set_text("")
-            context.select(session)
+            panel.show_started(session)
             await self._remember(cwd, options)
 
         chosen = preferences.choices.spawns.get(cwd)
-        form = SpawnScreen(cwd, typed, SpawnLookup(context), start=start, chosen=chosen)
+        lookup = SpawnLookup(context)
+        form = SpawnScreen(cwd, typed, lookup, start=start, chosen=chosen, problem=problem)
         await self._app.push_screen_wait(form)
 
     async def _remember(self, cwd: str, options: "SpawnOptions") -> None:

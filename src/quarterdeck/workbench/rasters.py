@@ -153,6 +153,8 @@ def _read_by_pillow(content: bytes) -> Raster:
             image.draft("RGB", (size[0] * 2, size[1] * 2))
             small = _in_eight_bits(image).resize(size, pillow.Resampling.BOX)
             data: bytes = small.tobytes()
+    except pillow.UnidentifiedImageError:
+        raise ImageError("not readable as an image") from None
     except _PILLOW_ERRORS as error:
         why = "incomplete" if "truncated" in str(error).lower() else "damaged"
         raise ImageError(why) from None

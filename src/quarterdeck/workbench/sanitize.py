@@ -6,6 +6,7 @@ measured differently by different terminals would shift everything beside it.
 
 import re
 import unicodedata
+from functools import cache
 
 __all__ = ["sanitize_line", "sanitize_text"]
 
@@ -16,8 +17,8 @@ _BLANK_LETTERS = frozenset("\u115f\u1160\u3164\uffa0\u2800\u034f\u17b4\u17b5")
 """Letters without a shape."""
 # After a symbol the style mark says only that it is a picture, and the joiner that it is one with
 # the next: leaving them out hides no meaning and keeps the width certain.
-_PICTURE_MARKS = re.compile(r"(?<=[^\x00-\u203b])[\ufe0f\u200d]+(?=[^\x00-\u203b]|\s|$)|\ufe0f")
-_PILES = re.compile("(?:[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff]){4,}")
+_PICTURE_MARKS = r"(?<=[^\x00-\u203b])[\ufe0f\u200d]+(?=[^\x00-\u203b]|\s|$)|\ufe0f"
+_PILES = "(?:[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff]){4,}"
 """More marks over one letter than any language writes."""
 
 
@@ -61,8 +62,14 @@ def sanitize_text(text: str) -> str:
         return text.replace("\r\n", "\n").replace("\t", _TAB).translate(_table)
     text = text.replace("\r\n", "\n").replace("\t", _TAB)
     if _EMOJI_STYLE in text or _JOINER in text:
-        text = _PICTURE_MARKS.sub("", text)
-    return _PILES.sub(lambda pile: _pile(pile.group()), text.translate(_table))
+        text = _compile(_PICTURE_MARKS).sub("", text)
+    return _compile(_PILES).sub(lambda pile: _pile(pile.group()), text.translate(_table))
+
+
+@cache
+def _compile(pattern: str) -> re.Pattern[str]:
+    """A pattern, compiled when it is first needed: that takes a millisecond of the start."""
+    return re.compile(pattern)
 
 
 def sanitize_line(text: str, most: int = 500) -> str:

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from quarterdeck import __version__
-from quarterdeck.fleet.api import FleetTerminalOptions, SpawnOptions
+from quarterdeck.fleet.api import SpawnOptions
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.host.methods import PROTOCOL
 from quarterdeck.fleet.landing.api import LandingOptions
 from quarterdeck.fleet.review.api import ReviewSelection
+from quarterdeck.fleet.terminals.api import FleetTerminalOptions
+from quarterdeck.wire.budgets import BudgetLimit
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import QuarterdeckError, RpcError
 from quarterdeck.wire.ids import MessageId, RequestId, SessionId
@@ -144,6 +146,17 @@ CALLS: tuple[Callable[[HostClient], Awaitable[object]], ...] = (
     lambda c: c.back_test(("allow bash(ls)",), since=1, project="/w", limit=5),
     lambda c: c.suggest_rules(),
     lambda c: c.suggest_rules(since=1, project="/w", limit=5),
+    lambda c: c.budgets(),
+    lambda c: c.budgets(agent="ann"),
+    lambda c: c.set_budget("all", "", BudgetLimit(unit="usd", amount=5.0)),
+    lambda c: c.set_budget("tree", "ann", BudgetLimit(unit="calls", amount=5.0), add=True, by=ANN),
+    lambda c: c.remove_budget("day", "2026-11-09", "tokens"),
+    lambda c: c.meter(),
+    lambda c: c.inbox_groups(),
+    lambda c: c.answer_group((REQUEST, RequestId("req_2")), "allow_once"),
+    lambda c: c.answer_group((REQUEST,), "o1", by="ada", feedback="no"),
+    lambda c: c.ask_approval("ann", REQUEST, "work"),
+    lambda c: c.ask_approval("ann", REQUEST, "work", reason="a gate", text="2 files"),
 )
 
 

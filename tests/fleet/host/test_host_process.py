@@ -20,6 +20,7 @@ from quarterdeck.fleet.host.launcher import dial_host, ensure_host, is_host_runn
 from quarterdeck.fleet.host.lock import HostRunningError, lock_file, socket_path
 from quarterdeck.fleet.host.process import run_host
 from quarterdeck.wire.errors import LinkBrokenError
+from quarterdeck.wire.rpc import ByteStream
 from quarterdeck.wire.session_options import SessionOptions
 from tests.support.deadlines import SOON
 from tests.support.memory_fleet import FakeFleet, open_fake
@@ -234,6 +235,23 @@ async def test_a_host_that_cannot_start_is_told_with_its_last_words(places: Plac
     places.journal_file.with_name("host.lock").rmdir()
     with pytest.raises(HostError, match=r"(?s)exits right after it starts.*no room aboard"):
         await ensure_host(places, {}, launcher=launch_broken, timeout=SOON)
+
+
+async def test_a_host_that_does_not_listen_yet_is_stopped_too(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+):
+    async with starting(places) as client:
+        pid = (await client.status()).pid
+    misses = iter([NoHostError("not yet"), NoHostError("nor now")])
+
+    async def dial_late(places: Places) -> ByteStream:
+        for miss in misses:
+            raise miss
+        return await dial_host(places)
+
+    monkeypatch.setattr("quarterdeck.fleet.host.launcher.dial_host", dial_late)
+    assert await stop_host(places) == pid
+    assert not await is_host_running(places)
 
 
 async def test_a_host_that_hangs_is_killed_by_force(places: Places):

@@ -13,7 +13,6 @@ import pytest
 from msgspec import Raw
 
 from quarterdeck.config.places import Places
-from quarterdeck.fleet.api import FleetTerminalOptions
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.errors import (
     AgentNotReadyError,
@@ -25,6 +24,7 @@ from quarterdeck.fleet.host.launcher import stop_host
 from quarterdeck.fleet.host.methods import HELLO, PROTOCOL, Welcome
 from quarterdeck.fleet.host.process import run_host
 from quarterdeck.fleet.local import LocalFleet
+from quarterdeck.fleet.terminals.api import FleetTerminalOptions
 from quarterdeck.wire.content import text
 from quarterdeck.wire.errors import LinkBrokenError
 from quarterdeck.wire.rpc import MethodNotFoundError, Peer, RequestContext, memory_pair

@@ -18,8 +18,6 @@ from tests.support.puppet_fleet import leading
 from tests.support.scripted_fleet import Casting, events_of, fleet_of, new_agent
 from tests.support.work_trees import git, new_repository, state_of, untouched
 
-pytestmark = pytest.mark.sandbox
-
 ATTACK = """
 echo pwned > "$QUARTERDECK_REPOSITORY/pwned"
 echo pwned >> "$QUARTERDECK_REPOSITORY/a.txt"

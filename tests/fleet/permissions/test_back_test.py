@@ -221,6 +221,47 @@ def test_every_suggestion_is_something_that_the_dialog_offers_and_holds_when_tri
         assert tried.allowed_denied == 0
 
 
+def test_what_was_denied_once_is_not_suggested_for_a_later_time_either():
+    log = Requests()
+    log.spawn()
+    log.run("make all", "no")
+    since = len(log.records) + 1
+    for _ in range(3):
+        log.run("make all")
+    assert suggest_from(log.judges(), since=since) == []
+
+
+def check_suggestions(seed: int) -> int:
+    """Suggest from a random log; returns how many were suggested."""
+    rng = random.Random(seed)
+    log = Requests()
+    pool = rng.sample(COMMANDS, 6)
+    programs = [command.split()[0] for command in pool]
+    pool += [f"{rng.choice(programs)} {rng.choice(('-q', 'x', 'tests', '-v a'))}" for _ in "12345"]
+    for _ in range(2):
+        log.spawn(mode=rng.choice(("ask", "ask", "accept-edits", "plan")), agent="codex")
+        for _ in range(rng.randrange(5, 30)):
+            line = rng.choice(LINES).format(rng.choice(pool), rng.choice(pool))
+            log.run(line, rng.choice(("yes", "yes", "yes", "yes", "no", None)))
+    since = rng.choice((None, len(log.records) // 2))
+    found = suggest_from(log.judges(), since=since)
+    for one in found:
+        tried = try_rules([f"allow {pattern}" for pattern in one.patterns], log.judges())
+        assert tried.allowed_denied == 0, (seed, one.patterns, tried.disagreements)
+        assert one.saved >= 2
+    return len(found)
+
+
+def test_nothing_is_suggested_that_covers_what_was_denied():
+    assert sum(map(check_suggestions, range(25))) > 8
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(600)
+def test_nothing_is_suggested_that_covers_what_was_denied_in_many_logs():
+    assert sum(map(check_suggestions, range(1_000, 1_400))) > 100
+
+
 # The same answer as the live gate
 
 
@@ -241,12 +282,29 @@ RULES = (
     ),
     *("ask fetch", "allow read(~/notes.md)", "deny bash(rm)", "allow edit", "deny *"),
 )
+OFFERS = sorted(
+    {
+        offer
+        for row in tomllib.loads((POLICY / "offers.toml").read_text())["offer"]
+        for offer in row["offers"]
+        if "), " not in offer
+    }
+)
+QUOTED = (
+    'p"yt"est -q',
+    "'git' add -A",
+    "git \\\n add -A",
+    "$'pytest' -q",
+    "\\pytest -q",
+    'pyt""est',
+)
 
 
 def random_question(rng: random.Random, number: int) -> PermissionAsked:
     kind = rng.randrange(6)
     if kind < 2:
-        line = rng.choice(LINES).format(rng.choice(COMMANDS), rng.choice(COMMANDS))
+        first = rng.choice(QUOTED if rng.random() < 0.1 else COMMANDS)
+        line = rng.choice(LINES).format(first, rng.choice(COMMANDS))
         return bash(line, number)
     path = rng.choice(PATHS)
     if kind == 2:
@@ -274,7 +332,9 @@ async def check(seeds: Sequence[int]) -> None:
         log.add(
             PermissionAnswered(request=question.request, call=question.call, outcome=outcome, by=by)
         )
-        rules = tuple(parse_rule(text) for text in rng.sample(RULES, rng.randrange(4)))
+        texts = rng.sample(RULES, rng.randrange(4))
+        texts += [f"allow {offer}" for offer in rng.sample(OFFERS, rng.randrange(3))]
+        rules = tuple(parse_rule(text) for text in texts)
         (judge,) = log.judges()
         verdict = judge.judge(rules)
         gate = Gate(mode=mode, rules=rules)

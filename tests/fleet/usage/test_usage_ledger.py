@@ -16,6 +16,7 @@ from quarterdeck.wire.events import (
     ChildEnded,
     Event,
     ModelCallFinished,
+    ModelCallMetered,
     SessionChanged,
     SessionEnded,
     SessionOpened,
@@ -141,6 +142,15 @@ def test_a_session_from_elsewhere_counts_only_what_is_used_here():
     log.turn("ann", use(5_000, 500), told=use(50, 5))
     log.turn("ann", use(5_100, 510))
     assert total(log) == use(150, 15)
+
+
+def test_a_session_from_elsewhere_whose_total_comes_late_is_counted_whole():
+    log = Log()
+    log.spawn("ann", resume="theirs")
+    log.turn("ann", told=use(40, 4))
+    log.turn("ann", use(5_100, 510), told=use(60, 6))
+    log.turn("ann", use(5_200, 520), told=use(100, 10))
+    assert total(log) == use(200, 20)
 
 
 def test_a_total_that_comes_late_does_not_count_turns_again():
@@ -425,3 +435,158 @@ def test_sums_equal_what_agents_really_used():
 def test_sums_equal_what_agents_really_used_in_many_logs():
     for seed in range(200, 1_200):
         check(seed)
+
+
+def meter(log: Log, call: str, turn: str | None, used: int | None, **fields: object) -> None:
+    """A call at the meter, from its start to its end."""
+    meter_start(log, call, turn)
+    meter_end(log, call, turn, used, **fields)
+
+
+def meter_start(log: Log, call: str, turn: str | None) -> None:
+    log.add("a", ModelCallMetered(call=call, state="started", wire="openai", model="m"), turn)
+
+
+def meter_end(log: Log, call: str, turn: str | None, used: int | None, **fields: object) -> None:
+    usage = TokenUsage(input=used, output=1) if used is not None else None
+    ended = {"status": 200, **fields}
+    event = ModelCallMetered(
+        call=call,
+        state="finished",
+        wire="openai",
+        model="m",
+        usage=usage,
+        **ended,  # type: ignore[arg-type]
+    )
+    log.add("a", event, turn)
+
+
+def metered_sum(log: Log) -> tuple[int, int]:
+    ledger = UsageLedger()
+    ledger.add(log.records)
+    tokens = [cell.tokens for cell in ledger.cells()]
+    return sum(one.input for one in tokens), sum(one.output for one in tokens)
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("own", ["turn", "total", "both", "none"])
+def test_metered_calls_count_once_whatever_the_agent_reports(own: str, late: bool):
+    log = Log()
+    log.spawn("a")
+    total = 0
+    for number in range(1, 4):
+        turn = f"t{number}"
+        log.add("a", TurnStarted(), turn)
+        meter(log, f"{turn}-1", turn, 10)
+        meter_start(log, f"{turn}-2", turn)
+        if not late:
+            meter_end(log, f"{turn}-2", turn, 5)
+        total += 15
+        if own in ("total", "both"):
+            figures = TokenUsage(input=total, output=2 * number)
+            log.add("a", UsageReported(session_tokens=figures), turn)
+        usage = TokenUsage(input=15, output=2) if own in ("turn", "both") else None
+        log.add("a", TurnEnded(stop="end_turn", usage=usage), turn)
+        if late:  # the agent is quicker than our note of what it used
+            meter_end(log, f"{turn}-2", turn, 5)
+        assert metered_sum(log) == (15 * number, 2 * number)
+    log.add("a", SessionEnded(how="closed"))
+    assert metered_sum(log) == (45, 6)
+
+
+def test_an_agent_counts_itself_again_when_it_runs_without_the_meter():
+    log = Log()
+    log.spawn("a")
+    log.add("a", TurnStarted(), "t1")
+    meter(log, "c1", "t1", 10)
+    log.add("a", TurnEnded(stop="end_turn", usage=TokenUsage(input=10, output=1)), "t1")
+    log.add("a", SessionEnded(how="closed"))
+    log.spawn("a")
+    log.add("a", TurnStarted(), "t2")
+    log.add("a", TurnEnded(stop="end_turn", usage=TokenUsage(input=7, output=3)), "t2")
+    assert metered_sum(log) == (17, 4)
+
+
+@pytest.mark.parametrize("fields", [{}, {"reason": "the server broke the answer off"}])
+def test_what_the_meter_could_not_read_is_taken_from_the_agent(fields: dict[str, str]):
+    log = Log()
+    log.spawn("a")
+    log.add("a", TurnStarted(), "t1")
+    meter(log, "c1", "t1", 10)
+    meter(log, "c2", "t1", None, **fields)
+    log.add("a", TurnEnded(stop="end_turn", usage=TokenUsage(input=25, output=9)), "t1")
+    assert metered_sum(log) == (25, 9)
+    log.add("a", TurnStarted(), "t2")
+    assert metered_sum(log) == (25, 9)
+
+
+def test_refused_and_failed_calls_use_nothing_and_hide_nothing():
+    log = Log()
+    log.spawn("a")
+    log.add("a", TurnStarted(), "t1")
+    refused = ModelCallMetered(call="r", state="refused", wire="openai", reason="no more")
+    log.add("a", refused, "t1")
+    meter(log, "c1", "t1", None, status=529)
+    meter(log, "c2", "t1", 10)
+    log.add("a", TurnEnded(stop="end_turn", usage=TokenUsage(input=10, output=1)), "t1")
+    assert metered_sum(log) == (10, 1)
+    log.add("a", TurnStarted(), "t2")
+    log.add("a", refused, "t2")
+    log.add("a", TurnEnded(stop="failed", usage=TokenUsage(input=2, output=0)), "t2")
+    assert metered_sum(log) == (12, 1)
+
+
+def test_a_call_that_ran_when_the_host_was_killed_counts_as_the_agent_says():
+    log = Log()
+    log.spawn("a")
+    log.add("a", TurnStarted(), "t1")
+    meter_start(log, "c1", "t1")
+    log.add("a", UsageReported(session_tokens=TokenUsage(input=8, output=2)), "t1")
+    assert metered_sum(log) == (0, 0)
+    log.spawn("a")
+    assert metered_sum(log) == (8, 2)
+    log.add("a", SessionEnded(how="closed"))
+    assert metered_sum(log) == (8, 2)
+
+
+def test_metered_usage_outside_of_turns_counts_and_the_agents_cost_stays():
+    log = Log()
+    log.spawn("a", "claude")
+    meter(log, "title", None, 3)
+    log.add("a", TurnStarted(), "t1")
+    meter(log, "c1", "t1", 10)
+    cost = Cost(amount=0.5, currency="USD")
+    log.add("a", UsageReported(session_cost=cost), "t1")
+    log.add("a", TurnEnded(stop="end_turn"), "t1")
+    assert metered_sum(log) == (13, 2)
+    ledger = UsageLedger()
+    ledger.add(log.records)
+    assert sum(cell.reported.get("USD", 0) for cell in ledger.cells()) == 0.5
+    assert sum(cell.uncosted.total for cell in ledger.cells()) == 0
+
+
+def uncosted(log: Log) -> int:
+    ledger = UsageLedger()
+    ledger.add(log.records)
+    return sum(cell.uncosted.input for cell in ledger.cells())
+
+
+def test_metered_calls_are_without_a_cost_until_the_agent_reports_one_that_includes_them():
+    log = Log()
+    log.spawn("a", "claude")
+    for number, turn in enumerate(("t1", "t2"), 1):
+        log.add("a", TurnStarted(), turn)
+        meter(log, f"{turn}-1", turn, 10)
+        assert uncosted(log) == 10
+        log.add("a", UsageReported(session_cost=Cost(amount=0.5 * number, currency="USD")), turn)
+        assert uncosted(log) == 0
+        meter(log, f"{turn}-2", turn, 7)
+        assert uncosted(log) == 7
+        meter_start(log, f"{turn}-3", turn)
+        log.add("a", TurnEnded(stop="end_turn"), turn)
+        meter_end(log, f"{turn}-3", turn, 5)  # within the turn, and noted after it
+        assert uncosted(log) == 0
+    log.add("a", TurnStarted(), "t3")
+    meter(log, "t3-1", "t3", 4)
+    log.add("a", TurnEnded(stop="failed"), "t3")  # it reports nothing
+    assert uncosted(log) == 4

@@ -374,8 +374,10 @@ def _gate(parent: Gate, profile: Profile, relay: RequestRelay) -> Gate:
         sandbox=parent.sandbox,
         find_sandbox=parent.find_sandbox,
         trusted=parent.trusted,
+        approvers=parent.approvers,
         pauses=parent.pauses,
         above=relay,
+        find_leads=parent.find_leads,
     )
 
 

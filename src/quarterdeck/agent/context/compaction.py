@@ -12,9 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
+from msgspec.structs import replace as replace_request
+
 from quarterdeck.models.errors import ContextOverflowError, ModelError
 from quarterdeck.models.model import Delta, Effort, Model, ModelRequest, ReplyFinished, ToolSpec
 from quarterdeck.models.retry import retry_delay
+from quarterdeck.wire.budgets import Refusal
 from quarterdeck.wire.conversation import Message, Part, TextPart, ToolResultPart
 from quarterdeck.wire.events import CompactionChanged, Event, NoticePosted
 from quarterdeck.wire.ids import CompactionId, new_compaction_id
@@ -22,9 +25,9 @@ from quarterdeck.wire.tasks import start_task
 from quarterdeck.wire.usage import Cost, TokenUsage
 
 from ..conversation import Conversation, summarised
-from ..ports import NO_HOOKS, Hooks, SessionClock, add_hook_context
+from ..ports import NO_BUDGET, NO_HOOKS, CallBudget, Hooks, SessionClock, add_hook_context
 from .memory import clear_results
-from .token_estimate import weigh
+from .token_estimate import bytes_of, weigh
 
 __all__ = [
     "CompactionOrder",
@@ -36,6 +39,7 @@ __all__ = [
 ]
 
 _RETRIES = 2
+_TOKENS_A_BYTE = 0.3
 
 
 class SummaryError(ModelError):
@@ -51,6 +55,7 @@ class ModelCallSettings:
     system: str
     tools: tuple[ToolSpec, ...]
     pace: SessionClock
+    budget: CallBudget = NO_BUDGET
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,7 @@ async def _ask(
     attempt = 1
     while True:
         try:
-            return await _finished(asking.model, request)
+            return await _finished(asking, request)
         except ModelError as error:
             delay = retry_delay(attempt, error, retries=_RETRIES, random=asking.pace.random)
             if delay is None:
@@ -120,7 +125,32 @@ async def _ask(
             attempt += 1
 
 
-async def _finished(model: Model, request: ModelRequest) -> ReplyFinished:
+async def _finished(asking: ModelCallSettings, request: ModelRequest) -> ReplyFinished:
+    if asking.budget is NO_BUDGET:
+        return await _streamed(asking.model, request)
+    from ..model_call import cost_of, make_estimate
+
+    info, size = asking.model.info, sum(map(weigh, request.messages)) + bytes_of(request.system)
+    estimate = make_estimate(info, round(size * _TOKENS_A_BYTE), request.max_output, summary=True)
+    reserved = await asking.budget.reserve(estimate)
+    if isinstance(reserved, Refusal):
+        raise SummaryError(reserved.reason)
+    usage, cost = TokenUsage(input=estimate.input), None
+    try:
+        finished = await _streamed(
+            asking.model,
+            replace_request(request, max_output=reserved.max_output or estimate.output),
+        )
+        usage, cost = finished.usage, cost_of(info, finished.usage)
+        return finished
+    except ContextOverflowError:
+        usage = None
+        raise
+    finally:
+        await asking.budget.settle(reserved, usage, cost=cost, broke_off=cost is None)
+
+
+async def _streamed(model: Model, request: ModelRequest) -> ReplyFinished:
     stream = cast("AsyncGenerator[Delta, None]", model.stream(request))
     async with aclosing(stream):
         async for delta in stream:

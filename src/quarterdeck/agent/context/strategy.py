@@ -379,6 +379,7 @@ class CompactionStrategy:
                 system=setup.system_prompt,
                 tools=setup.toolbox.specs,
                 pace=setup.pace,
+                budget=setup.budget,
             ),
             through=through,
             kept=lambda: carryover_parts(

@@ -3,9 +3,10 @@
 import asyncio
 import json
 import logging
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec.structs import replace
 
 from quarterdeck.policy.call import McpTool
 from quarterdeck.wire.content import text

@@ -45,6 +45,10 @@ _OPTIONS: dict[str, NameKind] = {
 _COMMANDS: dict[tuple[str, str], NameKind] = {
     ("agents", "name"): "vendor",
     ("login", "name"): "vendor",
+    **{
+        (command, "name"): "run"
+        for command in ("approve", "pick", "reject", "report", "resume", "status", "stop")
+    },
 }
 """By the command too, where a name alone does not say it."""
 _CHOICES = {"choice": (("allow", "once"), ("always", "this and the same"), ("deny", ""))}
@@ -59,7 +63,7 @@ def completion(shell: str) -> None:
     """Print the completion script for SHELL.
 
     It completes commands, options, files, and the names of agents, sessions, requests, worktrees,
-    terminals and models, for quarterdeck and qd.
+    terminals, models and runs of plans, for quarterdeck and qd.
     """
     click.echo(_read_script(shell), nl=False)
 
@@ -157,6 +161,10 @@ def _complete_with(
         given: Any = ctx.params.get(parameter.name or "")
         used: set[str] = set(given or ()) if parameter.nargs == -1 else set()
         pairs = dict(read_names(kind) if kind is not None else fixed)
+        if parameter.nargs == -1 and (last := ctx.params.get("choice")):
+            # Click takes the last word for the choice: what is typed is another name, or this.
+            used.add(last)
+            pairs |= dict(_CHOICES["choice"])
         return [
             CompletionItem(name, help=escape_to_line(text) or None)
             for name, text in pairs.items()

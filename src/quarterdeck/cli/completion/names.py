@@ -1,4 +1,5 @@
-"""The names that can be completed: of agents, sessions, requests, worktrees, terminals, models.
+"""The names that can be completed: of agents, sessions, requests, worktrees, terminals, models,
+runs of plans.
 
 They come from the host if one runs, else from its log, which is only read. Nothing is started.
 Raises whatever goes wrong: completion is silent about it.
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["NameKind", "NamePair", "read_names"]
 
 NameKind: TypeAlias = Literal[
-    "agent", "vendor", "session", "request", "worktree", "trash", "terminal", "model"
+    "agent", "vendor", "session", "request", "worktree", "trash", "terminal", "model", "run"
 ]
 NamePair: TypeAlias = tuple[str, str]
 """A name, and what it is in a few words; these may be empty."""
@@ -38,6 +39,10 @@ def read_names(kind: NameKind) -> list[NamePair]:
         return list(_described_agents(places))
     if kind == "model":
         return list(_models(places))
+    if kind == "run":
+        from quarterdeck.plans.run import list_runs
+
+        return [(one.info.name, Path(one.info.plan).name) for one in list_runs(places)]
     from quarterdeck.fleet.host.lock import holder, lock_file
 
     if holder(lock_file(places))[0]:

@@ -6,7 +6,7 @@ import signal
 import stat
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +27,19 @@ from quarterdeck.wire.tasks import BackgroundTasks, race_tasks
 from ..command_io import as_json_option, with_fleet
 from ..output import escape_controls
 from .exit_codes import rest_code
-from .inbox import answer_item, choose_option, describe_item, list_form_fields, parse_field_value
+from .inbox import (
+    SeenRequests,
+    answer_item,
+    choose_option,
+    list_form_fields,
+    parse_field_value,
+)
 from .logs import TranscriptPrinter, write_flushed
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.api import AgentInfo, InboxItem
     from quarterdeck.fleet.client import HostClient
+    from quarterdeck.fleet.permissions.api import RequestGroup
     from quarterdeck.wire.record import Record
 
 __all__ = [
@@ -113,7 +120,8 @@ class LineInput:
 
 _HELP = (
     "Type a line to send it. Answer an open request with its number, or y, s, p, n, always.\n"
-    "/deny TEXT denies with a reason, /say TEXT sends a line while a request is open,\n/interrupt "
+    "/deny TEXT denies with a reason, /say TEXT sends a line while a request is open,\n/all y "
+    "answers the same requests of other agents too, /group lists them,\n/interrupt "
     "ends the turn, /detach detaches. Ctrl-C interrupts; twice detaches."
 )
 _AGAIN_SECONDS = 2.0
@@ -129,6 +137,7 @@ class AgentConsole:
         transcript: where its records are shown.
         answer_only: lines answer requests and are never sent as prompts.
         ring: called when the agent needs a person, is done or has failed.
+        seen: what the person has read of the requests of all agents.
     """
 
     def __init__(
@@ -139,8 +148,10 @@ class AgentConsole:
         *,
         answer_only: bool = False,
         ring: Callable[[], None] | None = None,
+        seen: SeenRequests | None = None,
     ) -> None:
         self._fleet = fleet
+        self._seen = seen or SeenRequests(fleet)
         self._info = info
         self._ring = ring
         self._session = info.session
@@ -155,9 +166,10 @@ class AgentConsole:
 
     async def show_open(self) -> None:
         """Show what the agent asks for already."""
-        for item in await self._fleet.inbox():
+        items, groups = await self._seen.read_groups()
+        for item in items.values():
             if item.session == self._session:
-                self._ask(item)
+                self._ask(item, groups)
 
     async def show(self, record: "Record") -> None:
         """Take one record of the agent."""
@@ -227,6 +239,10 @@ class AgentConsole:
                 await self._fleet.interrupt(self._session)
             case "/say":
                 await self._send(rest)
+            case "/group":
+                await self._list_group()
+            case "/all":
+                await self._answer_all(rest.strip())
             case "/deny" if self._open:
                 await answer_item(self._fleet, self._open[0], "deny", rest or None)
             case _ if self._open:
@@ -267,14 +283,33 @@ class AgentConsole:
 
     async def _look_for(self, request: str) -> None:
         known = {item.request for item in self._open}
-        for item in await self._fleet.inbox():
+        items, groups = await self._seen.read_groups()
+        for item in items.values():
             if item.request == request and request not in known:
-                self._ask(item)
+                self._ask(item, groups)
 
-    def _ask(self, item: "InboxItem") -> None:
+    def _ask(self, item: "InboxItem", groups: "Sequence[RequestGroup]") -> None:
         self._open.append(item)
-        for line in describe_item(item):
+        group = next((one for one in groups if item.request in one.requests), None)
+        for line in self._seen.list_request(item, group):
             self._transcript.line(f"  {line}")
+
+    async def _list_group(self) -> None:
+        items, groups = await self._seen.read_groups()
+        wanted = {item.request for item in self._open[:1]}
+        for group in groups:
+            if wanted.intersection(group.requests):
+                for line in self._seen.list_group(group, items):
+                    self._transcript.line(f"  {line}")
+
+    async def _answer_all(self, word: str) -> None:
+        if not self._open:
+            self._transcript.line("! no request is open")
+            return
+        if not word:
+            raise ValueError("/all needs an answer, such as /all y")
+        for line in await self._seen.answer_all(self._open[0].request, word):
+            self._transcript.line(line)
 
 
 async def run_agent_console(

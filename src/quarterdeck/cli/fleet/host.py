@@ -65,10 +65,18 @@ async def _be_host(
     from quarterdeck.config.loader import load_config
     from quarterdeck.fleet.host.lock import log_file
     from quarterdeck.fleet.host.process import open_local, run_host
+    from quarterdeck.plans.proposal import PlanProposals, resume_at_start
+    from quarterdeck.wire.tasks import log_failure, start_task
+
+    tasks: list[asyncio.Task[None]] = []
 
     def ready() -> None:
         if not detached:
             echo(f"The host is ready; its log is {log_file(places)}", err=True)
+        if settings.host.resume_plans:
+            work = asyncio.to_thread(resume_at_start, places, environment)
+            tasks.append(start_task(work, name="host: resume plans"))
+            tasks[0].add_done_callback(log_failure)
 
     settings = (await asyncio.to_thread(load_config, places, environ=environment)).settings
     minutes = settings.host.idle_minutes if idle is None else idle
@@ -77,7 +85,11 @@ async def _be_host(
         environment,
         idle_seconds=minutes * 60 or None,
         notifications=settings.notifications,
-        open_fleet=partial(open_local, resume_running=settings.host.resume_agents),
+        open_fleet=partial(
+            open_local,
+            resume_running=settings.host.resume_agents,
+            plans=PlanProposals(places, environment),
+        ),
         ready=ready,
     )
 

@@ -14,6 +14,7 @@ from quarterdeck.wire.events import (
     MessageChunk,
     NoticePosted,
     PermissionAnswered,
+    PermissionApproved,
     PermissionAsked,
     PermissionViolated,
     PromptDropped,
@@ -130,11 +131,16 @@ def _sign(event: Event) -> str:
             return "="
         case CompactionChanged(status="completed") | PermissionAnswered() | QuestionAnswered():
             return "="
+        case PermissionApproved():
+            return "="
         case _:
             return ""
 
 
-_REQUESTS = (PermissionAsked, PermissionAnswered, QuestionAsked, QuestionAnswered)
+_REQUESTS = (
+    *(PermissionAsked, PermissionApproved, PermissionAnswered),
+    *(QuestionAsked, QuestionAnswered),
+)
 
 
 _PATIENCE = 60.0

@@ -15,17 +15,21 @@ import click
 
 from quarterdeck.fleet.notifications import NOTIFIED_EVENTS, make_notification
 from quarterdeck.wire.errors import QuarterdeckError
-from quarterdeck.wire.events import CommandStarted, TerminalExited, TerminalOutput
+from quarterdeck.wire.events import (
+    CommandStarted,
+    PermissionAsked,
+    TerminalExited,
+    TerminalOutput,
+)
 from quarterdeck.wire.tasks import race_tasks
 
 from ..output import escape_controls, escape_to_line
 from .attach import AgentConsole, LineInput, handle_interrupts
 from .exit_codes import OK, rest_code
-from .inbox import answer_item, describe_item, find_item
+from .inbox import SeenRequests, answer_item, find_item
 from .logs import TranscriptPrinter, write_flushed
 
 if TYPE_CHECKING:
-    from quarterdeck.fleet.api import InboxItem
     from quarterdeck.fleet.client import HostClient
     from quarterdeck.wire.record import Record
 
@@ -41,6 +45,7 @@ _HELP = """\
 /unfollow           follow none
 /inbox              list what needs you
 /answer NAME WORD   answer the request of an agent: y, s, p, n, or a number
+/all NAME WORD      answer it, and the same requests of other agents
 /new PROMPT         start our own agent here; /new AGENT: PROMPT starts another
 /send NAME TEXT     send a prompt to an agent
 /say TEXT           send a prompt to the followed agent while its request is open
@@ -104,6 +109,7 @@ class PlainConsole:
         self._fleet = fleet
         self._printer = printer
         self._cwd = cwd
+        self._requests = SeenRequests(fleet)
         self._listed: list[str] = []
         """The sessions in the order in which they were listed last."""
         self._followed: AgentConsole | None = None
@@ -147,6 +153,18 @@ class PlainConsole:
         if (note := make_notification(record, info)) is not None:
             words = f": {escape_to_line(note.text)}" if note.text else ""
             self._printer.line(f"* {escape_to_line(note.title)}{words}")
+        if isinstance(record.event, PermissionAsked):
+            await self._announce_group(record.event.request, info.name)
+
+    async def _announce_group(self, request: str, name: str) -> None:
+        """Say that others ask for the same."""
+        from quarterdeck.fleet.permissions.request_groups import describe_group
+
+        _, groups = await self._requests.read_groups()
+        for group in groups:
+            if len(group.members) > 1 and request in group.requests:
+                words = f"* {escape_to_line(describe_group(group))}; /inbox shows them"
+                self._printer.line(f"{words}, /all {escape_to_line(name)} y allows all")
 
     async def settle(self) -> None:
         """Wait until the followed agent is at rest and all of that is written."""
@@ -171,6 +189,7 @@ class PlainConsole:
             "/unfollow": self._unfollow,
             "/inbox": self._list_inbox,
             "/answer": self._answer,
+            "/all": self._answer_all,
             "/new": self._new,
             "/send": self._send,
             "/help": self._help,
@@ -238,16 +257,21 @@ class PlainConsole:
             self._printer.line(f"{number}. {escape_to_line(one.name)}, {one.agent}, {state}{title}")
 
     async def _list_inbox(self, _: str = "", *, is_quiet: bool = False) -> None:
-        items = await self._fleet.inbox()
+        items, groups = await self._requests.read_groups()
         if not items and not is_quiet:
             self._printer.line("= nothing needs you")
-        for item in items:
-            self._ask(item)
-
-    def _ask(self, item: "InboxItem") -> None:
-        self._printer.line(f"? {escape_to_line(item.name)} needs you")
-        for line in describe_item(item):
-            self._printer.line(f"  {line}")
+        for group in groups:
+            first = items[group.first]
+            shown = escape_to_line(first.name)
+            if len(group.members) > 1:
+                names = "these agents need" if group.agents > 1 else f"{shown} needs"
+                self._printer.line(f"? {names} you; /all {shown} y allows all")
+                lines = self._requests.list_group(group, items)
+            else:
+                self._printer.line(f"? {shown} needs you")
+                lines = self._requests.list_request(first, group)
+            for line in lines:
+                self._printer.line(f"  {line}")
 
     async def _follow(self, name: str) -> None:
         from .agent_control import read_last_records
@@ -260,7 +284,7 @@ class PlainConsole:
         for record in await read_last_records(self._fleet, info, _EARLIER):
             self._printer.record(record)
         self._printer.end_line()
-        self._followed = AgentConsole(self._fleet, info, self._printer)
+        self._followed = AgentConsole(self._fleet, info, self._printer, seen=self._requests)
         await self._followed.show_open()
 
     async def _unfollow(self, _: str) -> None:
@@ -275,6 +299,17 @@ class PlainConsole:
         item = await find_item(self._fleet, name)
         if not await answer_item(self._fleet, item, word.strip()):
             self._printer.line("= already answered elsewhere")
+
+    async def _answer_all(self, words: str) -> None:
+        name, _, word = words.partition(" ")
+        if not word.strip():
+            if self._followed is None or not name:
+                raise ValueError("/all needs an agent and an answer, such as /all docs y")
+            await self._followed.take_line(f"/all {name}")
+            return
+        item = await find_item(self._fleet, name)
+        for line in await self._requests.answer_all(item.request, word.strip()):
+            self._printer.line(line)
 
     async def _send(self, words: str) -> None:
         from quarterdeck.wire.content import text

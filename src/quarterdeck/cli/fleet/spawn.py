@@ -103,7 +103,7 @@ def _spawn_options(prompt: str | None, o: dict[str, Any]) -> "SpawnOptions":
     from quarterdeck.fleet.api import SpawnOptions
 
     options = make_session_options(o, resume=o["session"])
-    return SpawnOptions(options=options, name=o["name"], prompt=prompt)
+    return SpawnOptions(options=options, name=o["name"], prompt=prompt, budget=o["budget"])
 
 
 async def _spawn(fleet: "HostClient", request: "SpawnOptions") -> "AgentInfo":
@@ -178,4 +178,6 @@ def _lead_options(prompt: str | None, o: dict[str, Any]) -> "SpawnOptions":
     from quarterdeck.fleet.api import SpawnOptions
 
     options = make_session_options(o, resume=o["session"])
-    return SpawnOptions(options=options, name=o["name"], prompt=prompt, lead=True)
+    return SpawnOptions(
+        options=options, name=o["name"], prompt=prompt, lead=True, budget=o["budget"]
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from quarterdeck.fleet.api import TERMINAL_VARIABLE, FleetTerminalOptions
+from quarterdeck.fleet.terminals.api import TERMINAL_VARIABLE, FleetTerminalOptions
 from quarterdeck.wire.clock import read_wall_clock
 
 from ..command_io import (
@@ -22,8 +22,8 @@ from ..output import echo, escape_controls, format_age, table
 from .exit_codes import ENDED_BADLY
 
 if TYPE_CHECKING:
-    from quarterdeck.fleet.api import TerminalInfo
     from quarterdeck.fleet.client import HostClient
+    from quarterdeck.fleet.terminals.api import TerminalInfo
 
 __all__ = ["terminal"]
 

@@ -30,7 +30,7 @@ from quarterdeck.wire.tasks import race_tasks
 from ..output import count_columns, escape_to_line
 
 if TYPE_CHECKING:
-    from quarterdeck.fleet.api import FleetTerminals, TerminalInfo
+    from quarterdeck.fleet.terminals.api import FleetTerminals, TerminalInfo
 
 __all__ = ["ENTER", "LEAVE", "LeaveKey", "RawKeyInput", "TerminalConsole", "TerminalPainter"]
 

@@ -20,6 +20,7 @@ __all__ = ["Day", "format_usage", "usage"]
 
 _DAY = 86_400 * 1_000_000
 _UNITS = {"d": 1, "w": 7}
+_MOST_NAMED = 5
 _SORTS = ("agent", "tree", "project", "vendor", "model", "day", "turn")
 
 
@@ -50,7 +51,9 @@ class Day(click.ParamType[str]):
 )
 @click.option("--agent", metavar="NAME", help="Only this agent and all that it started.")
 @click.option(
-    "--runs", is_flag=True, help="Also sessions of `run` and of editors, which have own logs."
+    "--runs/--no-runs",
+    default=True,
+    help="With or without sessions of `run` and of editors, which have own logs. Default: with.",
 )
 @as_json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Write CSV.")
@@ -127,9 +130,12 @@ def _notes(report: "UsageReport") -> Iterator[str]:
             f"~ in part computed by list prices of {report.prices_of}, where agents report no cost."
         )
     if total.unpriced:
+        names = [escape_to_line(name) for name in report.unpriced_models[:_MOST_NAMED]]
+        more = len(report.unpriced_models) - len(names)
+        models = ", ".join((*names, *([f"{more} more"] if more else []))) or "an unknown model"
         yield (
-            f"unknown: {count(total.unpriced)} tokens whose cost no agent reports, of models "
-            "without a known price; set it in the settings (models.NAME.prices)."
+            f"unknown: {count(total.unpriced)} tokens whose cost no agent reports; no price for "
+            f"{models}. Set it in the settings (models.NAME.prices)."
         )
     if report.ignored:
         yield f"{report.ignored} reports of agents cannot be true and were left out."

@@ -2,12 +2,19 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
+from ..output import escape_to_line, write_notice
 from ..session_flags import make_session_options, session_flags
 from .answer_schema import AnswerSchema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from quarterdeck.wire.budgets import BudgetLimit
 
 __all__ = ["run"]
 
@@ -72,13 +79,18 @@ def run(prompt: str | None, format_: Any, quiet: bool, **options: Any) -> None:
     """
     import asyncio  # late, so that --help does not wait for it
 
-    from .exit_codes import CANCELLED
+    from .exit_codes import CANCELLED, LIMIT
     from .job import run_job
     from .outputs import make_output
+    from .run_budgets import BudgetUsedUpError
 
     request = _prompt(prompt) if options["goal"] is None else _goal_text(prompt, options)
     try:
-        code = asyncio.run(run_job(_job(request, options), make_output(format_, quiet=quiet)))
+        job = _job(request, options, quiet=quiet)
+        code = asyncio.run(run_job(job, make_output(format_, quiet=quiet)))
+    except BudgetUsedUpError as error:
+        write_notice(f"· {escape_to_line(str(error))}")
+        code = LIMIT
     except KeyboardInterrupt:  # before or after ``run_job`` listens for it
         code = CANCELLED
     raise SystemExit(code)
@@ -132,13 +144,14 @@ def _piped(*, must: bool) -> str:
     return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 
-def _job(prompt: str, options: dict[str, Any]) -> Any:
+def _job(prompt: str, options: dict[str, Any], *, quiet: bool = True) -> Any:
     from .job import HeadlessJob
 
     resume = _LATEST if options["continue_"] else options["resume"]
     if options["fork"] and resume is None:
         raise click.UsageError("--fork needs --resume or --continue")
     _check_agent(options)
+    options = _with_settings(_with_budget(options, options["budget"]), resume, quiet)
     schema, goal = options["output_schema"], _goal(prompt, options)
     if goal is not None:  # then these are for all turns together
         options = {**options, "max_cost": None, "max_tokens": None}
@@ -148,6 +161,53 @@ def _job(prompt: str, options: dict[str, Any]) -> Any:
         schema=AnswerSchema(schema) if schema else None,
         goal=goal,
     )
+
+
+_LIMITS = {
+    "usd": "max_cost",
+    "tokens": "max_tokens",
+    "calls": "max_calls",
+    "seconds": "max_seconds",
+}
+
+
+def _with_settings(options: dict[str, Any], resume: str | None, quiet: bool) -> dict[str, Any]:
+    """The options with what is left of the budgets of the settings, where that is tighter.
+
+    Other agents are held to time alone: of the rest there only has to be something left.
+
+    Raises:
+        BudgetUsedUpError: nothing is left.
+    """
+    from .run_budgets import find_run_limits
+
+    is_own = options["agent"] in (None, "native")
+    cwd = str(Path(options["cwd"] or ".").resolve())
+    for found in find_run_limits(cwd, resume or None):
+        held = options
+        words = f"{found.words}; it is not stopped at it"
+        if is_own or found.limit.unit == "seconds":
+            held = _with_budget(options, (found.limit,))
+            words = f"at most {found.words}" if held != options else ""
+        if words and not quiet:
+            write_notice(f"· {escape_to_line(words)}")
+        options = held
+    return options
+
+
+def _with_budget(options: dict[str, Any], limits: "Iterable[BudgetLimit]") -> dict[str, Any]:
+    """The options with budgets as limits: a run is all that they are for. The tighter wins."""
+    options = dict(options)
+    for limit in limits:
+        name = _LIMITS.get(limit.unit)
+        if name is None:
+            raise click.UsageError("--budget: a run is one agent; give it no number of agents")
+        if limit.unit == "seconds" and options["goal"] is not None:
+            name, limit = "max_minutes", replace(limit, amount=limit.amount / 60)
+        amount = int(limit.amount) if name in ("max_tokens", "max_calls") else limit.amount
+        known = options[name]
+        options[name] = amount if known is None else min(known, amount)
+    return options
 
 
 def _check_agent(options: dict[str, Any]) -> None:

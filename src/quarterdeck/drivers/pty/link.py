@@ -196,7 +196,7 @@ class PtyLink:
     ) -> HeadlessTerminal:
         launch = self._launch
         own = {**launch.environment, **opening.options.variables}
-        argv = (*launch.command, *words)
+        argv = (*launch.command, *words, *opening.arguments)
         command = CommandSpec(argv=argv, cwd=opening.options.cwd, env=own, inherit=launch.inherit)
         size = (self._knowledge.columns, self._knowledge.rows)
         roots = Roots([opening.options.cwd, *opening.options.roots])

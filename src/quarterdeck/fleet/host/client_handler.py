@@ -20,6 +20,7 @@ from quarterdeck.wire.tasks import start_task
 
 from ..api import Fleet, FleetStatus, WorkbenchRegistration
 from ..errors import FleetLimitError, HostError, HostVersionError, WorkbenchRefusedError
+from ..permissions.approvers import ClientCredentials, answer_for_client
 from .methods import (
     ATTACH_SCREEN,
     DETACH_SCREEN,
@@ -35,6 +36,7 @@ from .methods import (
     TAKEN,
     UNFOLLOW,
     WATCH_TERMINAL,
+    WEB_CLIENT,
     AttachScreen,
     BatchTaken,
     DetachScreen,
@@ -69,6 +71,7 @@ __all__ = [
     "PendingChanges",
     "SharedHostState",
     "Subscription",
+    "identify_user",
 ]
 
 log = logging.getLogger(__name__)
@@ -276,6 +279,11 @@ TERMINAL_WINDOW, TERMINAL_BATCH = 4, 64 * 1024
 P = TypeVar("P", bound=Struct)
 
 
+def identify_user(who: PeerCredentials) -> ClientCredentials:
+    """What the operating system says about a client is what is certain about it."""
+    return ClientCredentials(uid=who.uid)
+
+
 class SharedHostState(Struct, kw_only=True):
     """What all connections of a host share."""
 
@@ -283,6 +291,8 @@ class SharedHostState(Struct, kw_only=True):
     work: PendingChanges
     stop: Callable[[], None]
     """Begin to end the host."""
+    identify: Callable[[PeerCredentials], ClientCredentials] = identify_user
+    """By which credentials a client is a person."""
     clients: int = 0
 
 
@@ -372,6 +382,16 @@ class ClientHandler:
         return Welcome(version=__version__, protocol=PROTOCOL, pid=os.getpid())
 
     async def _call(self, request: FleetRequest, params: Struct) -> Any:
+        with answer_for_client(self._identify(params)):
+            return await self._call_fleet(request, params)
+
+    def _identify(self, params: Struct) -> ClientCredentials:
+        """Whose call this is; the browser interface names the person and the device."""
+        if self._name != WEB_CLIENT:
+            return self._state.identify(self._who)
+        return ClientCredentials(device=getattr(params, "by", None))
+
+    async def _call_fleet(self, request: FleetRequest, params: Struct) -> Any:
         call = request.call(self._state.fleet, params)
         if request.changes:
             return await self._state.work.carry_through(call)

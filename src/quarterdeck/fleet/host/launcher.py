@@ -193,7 +193,7 @@ async def stop_host(
         NoHostError: none is running.
         HostError: it is not gone in time.
     """
-    stream = await dial_host(places)
+    stream = await _dial_for_stop(places, timeout)
     pid = read_peer_credentials(stream).pid
     try:
         async with asyncio.timeout(timeout):
@@ -204,6 +204,19 @@ async def stop_host(
     except TimeoutError:
         await _give_up(places, pid, timeout, force)
     return pid
+
+
+async def _dial_for_stop(places: Places, timeout: float) -> ByteStream:
+    """The way to the host; one that is starting is waited for."""
+    until = asyncio.get_running_loop().time() + timeout
+    while True:
+        try:
+            return await dial_host(places)
+        except NoHostError:
+            is_late = asyncio.get_running_loop().time() > until
+            if is_late or not await is_host_running(places):
+                raise
+        await asyncio.sleep(_STOP_PAUSE)
 
 
 async def _gone(places: Places, pid: int | None) -> None:

@@ -9,7 +9,6 @@ where it listens, so that a client whose environment names another runtime direc
 import hashlib
 import os
 import stat
-import tempfile
 import time
 from pathlib import Path
 
@@ -59,6 +58,8 @@ def socket_path(places: Places) -> Path:
     path = places.runtime / f"host-{mark}.sock"
     if _fits(path):
         return path
+    import tempfile  # most paths are short enough
+
     for parent in (Path(tempfile.gettempdir()), Path("/tmp")):
         short = parent / f"quarterdeck-{os.getuid()}" / f"host-{mark}.sock"
         if _fits(short):

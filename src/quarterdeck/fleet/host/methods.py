@@ -21,6 +21,7 @@ from msgspec import Raw, Struct, defstruct
 from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.errors import QuarterdeckError, RpcError
 from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.rpc import RpcLimits
 from quarterdeck.wire.values import Value
 
 from ..api import Fleet
@@ -33,6 +34,7 @@ __all__ = [
     "ENDED",
     "FOLLOW",
     "HELLO",
+    "LIMITS",
     "PROTOCOL",
     "READ",
     "RECORDS",
@@ -43,6 +45,7 @@ __all__ = [
     "TAKEN",
     "UNFOLLOW",
     "WATCH_TERMINAL",
+    "WEB_CLIENT",
     "AttachScreen",
     "BatchTaken",
     "DetachScreen",
@@ -142,6 +145,13 @@ def _class(name: str) -> type[Exception] | None:
         return None
     return cast("type[Exception]", found)
 
+
+LIMITS = RpcLimits(max_in_flight=128, max_frame_bytes=64 * 1024 * 1024)
+"""The same at both ends."""
+
+WEB_CLIENT = "web"
+"""What the browser interface calls itself in ``Hello``: the people at its pages are not the user
+whose process it is."""
 
 PROTOCOL = 3
 """The version of this vocabulary; host and client must speak the same."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from quarterdeck import __version__
 from quarterdeck.config.places import Places, make_private
@@ -22,6 +22,9 @@ from quarterdeck.wire.tasks import run_beside
 from ..api import Fleet
 from .lock import HostLock, LockHolder, lock_file, socket_path
 from .server import FleetServer
+
+if TYPE_CHECKING:
+    from ..mcp.tool_context import PlanStarter
 
 __all__ = [
     "FILES",
@@ -102,12 +105,16 @@ OpenFleet: TypeAlias = Callable[[Places, Mapping[str, str]], AbstractAsyncContex
 
 
 def open_local(
-    places: Places, environment: Mapping[str, str], *, resume_running: bool = False
+    places: Places,
+    environment: Mapping[str, str],
+    *,
+    resume_running: bool = False,
+    plans: "PlanStarter | None" = None,
 ) -> AbstractAsyncContextManager[Fleet]:
     """The fleet that a host owns; see ``LocalFleet.open``."""
     from ..local import LocalFleet
 
-    return LocalFleet.open(places, environment, resume_running=resume_running)
+    return LocalFleet.open(places, environment, resume_running=resume_running, plans=plans)
 
 
 async def run_host(

@@ -8,15 +8,17 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from quarterdeck.wire.errors import LinkBrokenError
-from quarterdeck.wire.rpc import ByteStream, Peer, RpcLimits, serve_unix
+from quarterdeck.wire.rpc import ByteStream, Peer, serve_unix
 from quarterdeck.wire.tasks import race_tasks
 
 from ..api import Fleet
-from .client_handler import ClientHandler, PendingChanges, SharedHostState
+from ..permissions.approvers import ClientCredentials
+from .client_handler import ClientHandler, PendingChanges, SharedHostState, identify_user
 from .lock import make_socket_directory
+from .methods import LIMITS
 from .peer_credentials import PeerCredentials, read_peer_credentials
 
-__all__ = ["GREETING_SECONDS", "LIMITS", "FleetServer"]
+__all__ = ["GREETING_SECONDS", "FleetServer"]
 
 log = logging.getLogger(__name__)
 
@@ -24,9 +26,6 @@ GREETING_SECONDS = 10.0
 """Who has not said hello by then is sent away."""
 MOST_CLIENTS = 256
 FINISH_SECONDS = 10.0
-
-LIMITS = RpcLimits(max_in_flight=128, max_frame_bytes=64 * 1024 * 1024)
-"""The same at both ends."""
 
 
 class FleetServer:
@@ -43,15 +42,19 @@ class FleetServer:
         *,
         stop: Callable[[], None],
         credentials: Callable[[ByteStream], PeerCredentials] = read_peer_credentials,
+        identify: Callable[[PeerCredentials], ClientCredentials] = identify_user,
         greeting_seconds: float = GREETING_SECONDS,
     ) -> None:
         """Args:
         fleet: what is served; stays open.
         stop: called when a client asks the host to stop.
         credentials: tells who is behind a stream.
+        identify: by which credentials a client is a person.
         greeting_seconds: how long a client may take to say hello.
         """
-        self._state = SharedHostState(fleet=fleet, work=PendingChanges(), stop=stop)
+        self._state = SharedHostState(
+            fleet=fleet, work=PendingChanges(), stop=stop, identify=identify
+        )
         self._credentials = credentials
         self._greeting_seconds = greeting_seconds
 

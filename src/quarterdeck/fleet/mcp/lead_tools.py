@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from quarterdeck.agent.tools.tool import Arguments
 from quarterdeck.policy.modes import MODES
+from quarterdeck.wire.budgets import BudgetLimit, parse_limit
 from quarterdeck.wire.content import text
 from quarterdeck.wire.ids import RequestId, SessionId
 from quarterdeck.wire.session_options import SessionLimits, SessionOptions
@@ -226,6 +227,15 @@ class SpawnArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields
     denied_tools: Annotated[
         tuple[str, ...], Meta(description="None of these tools; native only.")
     ] = ()
+    budget: Annotated[
+        tuple[str, ...],
+        Meta(
+            description=(
+                "What it may use with all that it starts, such as 5usd, 200ktok or 30min; your own "
+                "budget counts as well."
+            )
+        ),
+    ] = ()
     max_cost: Annotated[
         _Positive | None, Meta(description="Ends a turn at this cost in USD; native only.")
     ] = None
@@ -301,6 +311,13 @@ class AnswerArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_field
     decline: Annotated[bool, Meta(description="You cannot answer; say why in the answer.")] = False
 
 
+def _read_budget(texts: tuple[str, ...]) -> tuple[BudgetLimit, ...]:
+    try:
+        return tuple(map(parse_limit, texts))
+    except ValueError as error:
+        raise InvalidOptionsError(f"budget: {error}") from None
+
+
 async def _spawn(seat: FleetToolContext, a: SpawnArguments) -> FleetToolResult:
     me = seat.entry
     options = SpawnOptions(
@@ -309,6 +326,7 @@ async def _spawn(seat: FleetToolContext, a: SpawnArguments) -> FleetToolResult:
         prompt=a.task,
         parent=seat.session,
         lead=a.lead,
+        budget=_read_budget(a.budget),
     )
     options = await asyncio.to_thread(narrow_options, options, me.spawn, me.mode)
     async with seat.bridge.starting:

@@ -4,12 +4,12 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from dataclasses import replace as copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from quarterdeck.agent.tools.tool import (
     Arguments,
@@ -42,12 +42,13 @@ from .agent_text import cut
 from .child_tools import CHILD_TOOLS, PEER_TOOLS
 from .landing_tools import LANDING_TOOLS, RADAR_TOOLS, tell_leads
 from .lead_tools import LEAD_TOOLS
+from .plan_tools import PLAN_TOOLS
 from .protocol import McpEndpoint
 from .review_tools import REVIEW_TOOLS
 from .screen_tools import SCREEN_TOOLS
 from .tokens import TOKEN_VARIABLE, URL_VARIABLE, AgentTokens
 from .tool import FleetTool, Toolset
-from .tool_context import FleetToolContext, FleetToolServices
+from .tool_context import FleetToolContext, FleetToolServices, PlanStarter
 
 if TYPE_CHECKING:
     from ..agent_runner import AgentStart, SessionOpener
@@ -156,7 +157,7 @@ if TYPE_CHECKING:
 SERVER = "quarterdeck"
 """The name under which agents know the fleet's tools."""
 _OF_LEADS = (*LEAD_TOOLS, *REVIEW_TOOLS, *LANDING_TOOLS, *RADAR_TOOLS, *SCREEN_TOOLS)
-_ALL_TOOLS = (*_OF_LEADS, *CHILD_TOOLS, *PEER_TOOLS)
+_ALL_TOOLS = (*_OF_LEADS, *PLAN_TOOLS, *CHILD_TOOLS, *PEER_TOOLS)
 _SOURCE = RuleSource(origin="built-in", where="the fleet's own tools")
 _RULES = tuple(
     Rule(effect="allow", pattern=pattern, scope="session", source=_SOURCE)
@@ -203,6 +204,10 @@ class Orchestration:
         self._serving = AsyncExitStack()
         self._http: McpHttpServer | None = None
         self._opening_http = asyncio.Lock()
+
+    def offer_plans(self, starter: PlanStarter) -> None:
+        """Let leads that start from now on propose plans."""
+        self._bridge.plans = starter
 
     def wrap_opener(self, inner: "SessionOpener") -> "SessionOpener":
         """An opener that gives each agent its tools, then opens it as another does."""
@@ -280,6 +285,7 @@ class Orchestration:
         tools: list[FleetTool[FleetToolContext]] = []
         if spawn.lead:
             tools += _OF_LEADS
+            tools += PLAN_TOOLS if self._bridge.plans is not None else ()
         if spawn.parent_session is not None:
             tools += CHILD_TOOLS
             tools += PEER_TOOLS if self._bridge.reach.peers else ()

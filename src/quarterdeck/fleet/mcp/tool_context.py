@@ -8,9 +8,13 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
 
 from quarterdeck.journal import JournalClosedError
 from quarterdeck.wire.content import text
@@ -38,6 +42,8 @@ __all__ = [
     "DeliveredMessage",
     "FleetToolContext",
     "FleetToolServices",
+    "PlanDraft",
+    "PlanStarter",
     "collect_messages",
     "deliver_message",
     "is_done",
@@ -137,6 +143,33 @@ class CompletionNotices:
         self._awaited.pop(child, None)
 
 
+class PlanDraft(Struct, frozen=True, kw_only=True):
+    """A plan that was checked and can run."""
+
+    name: str
+    tasks: int
+    text: str
+    """For the person who decides: the graph, then the whole plan."""
+    content: object
+    """The plan itself, for the one who made this."""
+
+
+class PlanStarter(Protocol):
+    """Checks and starts plans; behind the fleet, which knows none. Methods block."""
+
+    def draft(self, file: Path, inputs: Mapping[str, str]) -> PlanDraft:
+        """Read and check a plan. Raises QuarterdeckError: it cannot run; says why."""
+        ...
+
+    def start(self, draft: PlanDraft, request: str) -> str:
+        """Run what was drafted, after this request approved it; the name of the run.
+
+        Raises:
+            QuarterdeckError: it cannot be started.
+        """
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class FleetToolServices:
     """What all seats share."""
@@ -152,6 +185,8 @@ class FleetToolServices:
     late: dict[RequestId, SessionId] = field(default_factory=dict[RequestId, SessionId])
     """Who put the questions that were put lately, so that a late answer still finds them."""
     notices: CompletionNotices = field(default_factory=CompletionNotices)
+    plans: PlanStarter | None = None
+    """Where plans are run, if they can be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,18 +1,99 @@
-"""The part of the fleet's API about recorded permission requests: rules tried on them."""
+"""The part of the fleet's API about permission requests: groups of open ones, and rules tried on
+recorded ones.
+"""
 
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
 from quarterdeck.policy.modes import Effect, Mode
-from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.ids import RequestId, SessionId
 
 from ..method import fleet_method
 
-__all__ = ["BackTest", "FleetRequests", "RecordedAnswer", "RuleSuggestion", "TriedRequest"]
+__all__ = [
+    "BackTest",
+    "FleetRequests",
+    "GroupAnswer",
+    "GroupMember",
+    "RecordedAnswer",
+    "RequestGroup",
+    "RequestTraits",
+    "RuleSuggestion",
+    "TriedRequest",
+]
 
 RecordedAnswer: TypeAlias = Literal["allow", "deny", "none"]
 """What was decided then; ``none``: no one answered, or the turn was cancelled before."""
+
+
+class RequestTraits(Struct, frozen=True, kw_only=True):
+    """What of an open permission request decides which others one answer may decide with it."""
+
+    group: str
+    """Equal for those requests; a hash that says nothing else."""
+    what: str
+    """The command, or what the agent calls it; foreign text."""
+    rule: str = ""
+    """The narrowest rule that would answer it; empty: none can."""
+    risk: int = 0
+    """How much is at stake: 0 nothing special, 1 it cannot be judged or reads elsewhere, 2 it
+    reaches beyond the workspace, 3 what it does may last."""
+    risks: tuple[str, ...] = ()
+    """Why, in a few words each."""
+    arguments: dict[str, str] = {}
+    """What may differ between requests of a group, whole."""
+
+
+class GroupMember(Struct, frozen=True, kw_only=True):
+    """A request in a group."""
+
+    request: RequestId
+    session: SessionId
+    name: str
+    """The agent's."""
+    cwd: str
+    since: int
+    differences: dict[str, str] = {}
+    """Arguments in which the members of the group differ."""
+
+
+class RequestGroup(Struct, frozen=True, kw_only=True):
+    """Open requests that one answer may decide: equal ones, or covered by the same narrowest rule,
+    and treated alike by the policy.
+    """
+
+    what: str
+    """What all of them ask for; foreign text."""
+    members: tuple[GroupMember, ...]
+    """Oldest first; at least one."""
+    agents: int
+    """How many agents are blocked."""
+    rule: str = ""
+    risk: int = 0
+    risks: tuple[str, ...] = ()
+    is_question: bool = False
+    """It is a question; such a group has one member."""
+
+    @property
+    def first(self) -> RequestId:
+        """The oldest request, by which the group is named."""
+        return self.members[0].request
+
+    @property
+    def requests(self) -> tuple[RequestId, ...]:
+        """All of its requests, oldest first."""
+        return tuple(one.request for one in self.members)
+
+
+class GroupAnswer(Struct, frozen=True, kw_only=True):
+    """What became of an answer to several requests; each is in one of the three."""
+
+    answered: tuple[RequestId, ...] = ()
+    waiting: tuple[RequestId, ...] = ()
+    """Allowed by this person, and still open: others have to allow them too."""
+    skipped: tuple[RequestId, ...] = ()
+    """Answered by someone else before."""
 
 
 class TriedRequest(Struct, frozen=True, kw_only=True):
@@ -104,7 +185,64 @@ class RuleSuggestion(Struct, frozen=True, kw_only=True):
 
 
 class FleetRequests(Protocol):
-    """Recorded permission requests."""
+    """Permission requests, open and recorded."""
+
+    @fleet_method()
+    async def inbox_groups(self) -> list[RequestGroup]:
+        """What waits for a person, equal requests together: the riskiest first, then those that
+        block the most agents, then the oldest.
+        """
+        ...
+
+    @fleet_method(changes=True)
+    async def answer_group(
+        self,
+        requests: tuple[RequestId, ...],
+        choice: str,
+        *,
+        by: str = "person",
+        feedback: str | None = None,
+    ) -> GroupAnswer:
+        """Answer just these permission requests alike, each by its own option.
+
+        ``choice``: an option's kind, or the id of an option of the first request; the others are
+        answered by their own option that means the same. Nothing is answered if one has none.
+
+        Raises:
+            NoSuchRequestError: there never was one of them.
+            NotAnApproverError: one of them has to be allowed by other people.
+            ValueError: one of them offers no such option, or is a question.
+        """
+        ...
+
+    @fleet_method(changes=True)
+    async def ask_approval(
+        self,
+        agent: str,
+        request: RequestId,
+        title: str,
+        *,
+        reason: str | None = None,
+        text: str = "",
+    ) -> bool:
+        """Ask a person to approve the work of an agent, live or not; returns at once.
+
+        It is a permission request with two options, in the inbox as any other; its
+        ``permission_answered`` in the log is the answer. It stays open when the host ends. The end
+        of a session that was resumed closes it without an answer: then ask again. False: it is
+        open or answered already.
+
+        Args:
+            agent: by name or id.
+            request: its id, chosen by the caller, so that asking again is safe.
+            title: what is to be approved, in a line.
+            reason: why a person is asked.
+            text: what the decision needs.
+
+        Raises:
+            NoSuchAgentError: there is none.
+        """
+        ...
 
     @fleet_method()
     async def back_test(

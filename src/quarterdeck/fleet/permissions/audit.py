@@ -22,6 +22,7 @@ from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
     GrantRevoked,
     PermissionAnswered,
+    PermissionApproved,
     PermissionAsked,
     PermissionViolated,
     SessionChanged,
@@ -50,6 +51,7 @@ AUDIT_EVENTS = frozenset(
     {
         "grant_revoked",
         "permission_answered",
+        "permission_approved",
         "permission_asked",
         "permission_violated",
         "session_changed",
@@ -164,14 +166,33 @@ class AuditExport:
                         del calls[next(iter(calls))]
                 case PermissionAsked(request=request) as asked:
                     self._asked[request] = (record.session, asked)
-                case PermissionAnswered() as answered:
-                    yield self._make_line(record, self._answer(record, answered))
+                case PermissionApproved() | PermissionAnswered() as event:
+                    yield self._make_line(record, self._decision(record, event))
                 case PermissionViolated() | GrantRevoked() as event:
                     yield self._make_line(record, msgspec.to_builtins(event))
                 case UnknownEvent(reason=reason):
                     yield self._make_line(record, {"damaged": reason})
                 case _:
                     pass
+
+    def _decision(
+        self, record: Record, event: PermissionApproved | PermissionAnswered
+    ) -> dict[str, Any]:
+        if isinstance(event, PermissionApproved):
+            return self._approval(record, event)
+        return self._answer(record, event)
+
+    def _approval(self, record: Record, approved: PermissionApproved) -> dict[str, Any]:
+        """What one of several people allowed; the decision is the answer that follows."""
+        session, asked = self._asked.get(approved.request, (None, None))
+        return {
+            "request": approved.request,
+            "call": approved.call,
+            "option": approved.option,
+            "by": {"kind": approved.by.kind, "name": approved.by.name},
+            "group": approved.group,
+            "shown": _show(asked if session == record.session else None),
+        }
 
     def _answer(self, record: Record, answered: PermissionAnswered) -> dict[str, Any]:
         session, asked = self._asked.get(answered.request, (None, None))
@@ -192,6 +213,7 @@ class AuditExport:
             "option": option,
             "by": {"kind": answered.by.kind, "name": answered.by.name},
             "feedback": answered.feedback,
+            "group": answered.group,
             "shown": _show(asked or started),
         }
 

@@ -5,20 +5,24 @@ import json
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from quarterdeck.agent.environment import prepare_environment
 from quarterdeck.agent.session_system import make_local_system
-from quarterdeck.config.loader import Config, load_config
+from quarterdeck.config.errors import ConfigError
+from quarterdeck.config.loader import Config, find_approver_table, load_config, read_toml
 from quarterdeck.config.places import Places
+from quarterdeck.config.schema import ApproverSettings
 from quarterdeck.config.trust import TrustStore
 from quarterdeck.config.workspace import find_workspace
 from quarterdeck.policy.advice import DecisionBasis, effect_of, find_changes
+from quarterdeck.policy.approvers import describe_people
 from quarterdeck.policy.call import Call
 from quarterdeck.policy.decision import Allow, DecisionSource, Deny, explain
 from quarterdeck.policy.errors import RuleError
@@ -29,6 +33,7 @@ from quarterdeck.policy.lookup import look_up
 from quarterdeck.policy.modes import NO_SANDBOX, Effect, Mode
 from quarterdeck.system.local_disk import LocalDisk
 from quarterdeck.wire.clock import read_wall_clock
+from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.tool_calls import ToolKind
 
@@ -37,12 +42,13 @@ from ..errors import InvalidOptionsError
 from .session_gate import make_gate
 
 if TYPE_CHECKING:
-    from quarterdeck.config.loader import Layer
+    from quarterdeck.config.loader import Layer, PlacedValue
 
 __all__ = [
     "CallExplanation",
     "ConsideredRule",
     "DecisionChange",
+    "EffectiveApprovers",
     "EffectivePermissions",
     "EffectiveRule",
     "HypotheticalSession",
@@ -73,6 +79,25 @@ class EffectiveRule(Struct, frozen=True, kw_only=True):
     """Why it has no effect; None: it has."""
 
 
+class EffectiveApprovers(Struct, frozen=True, kw_only=True):
+    """People who have to allow requests, by the settings."""
+
+    match: str | None = None
+    """Only requests that this pattern touches; None: every request."""
+    people: tuple[str, ...]
+    needed: int = 1
+    """How many of them have to allow it."""
+    who: str
+    """The same in words."""
+    layer: str
+    place: str | None = None
+    """The file."""
+    line: int | None = None
+    """In that file, where it can be known."""
+    idle: str | None = None
+    """Why it has no effect; None: it has."""
+
+
 class EffectivePermissions(Struct, frozen=True, kw_only=True):
     """Everything that was said beforehand about calls in a directory."""
 
@@ -84,6 +109,9 @@ class EffectivePermissions(Struct, frozen=True, kw_only=True):
     rules: tuple[EffectiveRule, ...]
     """Those that deny first, then those that ask."""
     grants: tuple[Grant, ...]
+    approvers: tuple[EffectiveApprovers, ...] = ()
+    """Each that matches a request has to be satisfied; where none does, the first answer
+    decides."""
 
 
 async def find_effective_permissions(
@@ -95,12 +123,13 @@ async def find_effective_permissions(
     everywhere: bool = False,
     agent: str | None = None,
     session: str | None = None,
+    leads: tuple[str, ...] = (),
 ) -> EffectivePermissions:
     """Tell what stands in a directory.
 
     ``grants`` are all that there are; those of other projects are left out unless
     ``everywhere``. ``agent`` and ``session``: only what holds for this agent of the catalogue, or
-    this session.
+    this session; ``leads`` are the live sessions that lead it.
 
     Raises:
         ConfigError: a settings file is wrong; the message names file and key.
@@ -110,7 +139,8 @@ async def find_effective_permissions(
     def is_wanted(grant: Grant) -> bool:
         here = everywhere or grant.project in (None, project)
         whose = agent is None or grant.agent in (None, agent)
-        return here and whose and (session is None or grant.session in (None, session))
+        own = grant.session in (None, session) and grant.tree in (None, *leads)
+        return here and whose and (session is None or own)
 
     return EffectivePermissions(
         directory=directory,
@@ -119,6 +149,7 @@ async def find_effective_permissions(
         mode=config.settings.mode,
         rules=await asyncio.to_thread(lambda: tuple(_rules(config, whole))),
         grants=tuple(grant for grant in grants if is_wanted(grant)),
+        approvers=await asyncio.to_thread(lambda: tuple(_approvers(config, whole))),
     )
 
 
@@ -148,6 +179,42 @@ def _of(layer: "Layer", effect: Effect) -> dict[str, tuple[str, str | None]]:
         for key, placed in layer.items()
         if key[:-1] == ("permissions", effect)
     }
+
+
+def _approvers(config: Config, whole: Config) -> Iterator[EffectiveApprovers]:
+    counted = config.elements("permissions", "approvers")
+    yield from (_approver(placed, None) for placed in counted)
+    for placed in whole.elements("permissions", "approvers"):
+        if placed not in counted:
+            yield _approver(placed, _UNTRUSTED)
+
+
+def _approver(placed: "PlacedValue", idle: str | None) -> EffectiveApprovers:
+    layer, place = placed.source.layer, placed.source.place
+    given = convert(placed.value, ApproverSettings)
+    try:
+        parse_pattern(given.match or "*")
+    except RuleError as error:
+        idle = str(error)
+    return EffectiveApprovers(
+        match=given.match,
+        people=given.people,
+        needed=given.needed,
+        who=describe_people(given.people, given.needed),
+        layer=layer,
+        place=place,
+        line=_table_line(place, placed.value) if place else None,
+        idle=idle,
+    )
+
+
+def _table_line(place: str, value: Any) -> int | None:
+    """The line at which a table of approvers begins in its file; None: that is not clear."""
+    try:
+        tables: list[Any] = (read_toml(Path(place)) or {})["permissions"]["approvers"]
+        return find_approver_table(place, tables.index(value) + 1)
+    except (ConfigError, LookupError, OSError, TypeError, ValueError):  # it has changed since
+        return None
 
 
 def _rule(
@@ -234,6 +301,8 @@ class HypotheticalSession:
 
     basis: DecisionBasis
     around: CallContext
+    leads: tuple[str, ...] = ()
+    """The live sessions that lead it, itself included."""
 
 
 async def prepare_hypothetical_session(
@@ -246,6 +315,7 @@ async def prepare_hypothetical_session(
     deny: tuple[str, ...] = (),
     agent: str | None = None,
     session: SessionId | None = None,
+    leads: tuple[str, ...] = (),
     grants: tuple[Grant, ...] = (),
 ) -> HypotheticalSession:
     """Set the scene as for a session that works in a directory; ``grants``: all that there are.
@@ -280,7 +350,7 @@ async def prepare_hypothetical_session(
         trusted=gate.trusted,
         now=read_wall_clock(),
     )
-    return HypotheticalSession(basis=basis, around=around)
+    return HypotheticalSession(basis=basis, around=around, leads=leads)
 
 
 def parse_call(words: tuple[str, ...], around: CallContext) -> Call:
@@ -317,15 +387,13 @@ def make_tool_call(
 ) -> Call:
     """Read a call as an agent makes it: a tool's name and its input. Looks up symbolic links."""
     call = call_from_tool(name, kind, raw_input, around=around)
-    paths = tuple(
-        msgspec.structs.replace(use, resolved=os.path.realpath(use.path)) for use in call.paths
-    )
+    paths = tuple(replace(use, resolved=os.path.realpath(use.path)) for use in call.paths)
     return look_up(replace(call, paths=paths), LocalDisk())
 
 
 async def explain_call(call: Call, scene: HypotheticalSession) -> CallExplanation:
     """Decide about a call as a session's gate would, and tell why and what would change it."""
-    return await asyncio.to_thread(_explain, call, scene.basis)
+    return await asyncio.to_thread(_explain, replace(call, leads=scene.leads), scene.basis)
 
 
 def _explain(call: Call, basis: DecisionBasis) -> CallExplanation:

@@ -6,13 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal
 from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.grants import Grant, GrantStore
+from quarterdeck.policy.modes import Effect
 from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.decoders import json_decoder
+from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
     GrantRevoked,
     PermissionAnswered,
@@ -25,9 +28,11 @@ from quarterdeck.wire.permissions import Decider
 from quarterdeck.wire.record import Record, decode_event, encode_event
 
 from ..agent_entry import AgentEntry
-from ..live_index import LogWriter
+from ..errors import NoSuchAgentError
+from ..live_index import LiveIndex, LogWriter
 from ..names import looks_like_id
 from ..projections import find_entry
+from .grant_uses import USE_TABLES, add_uses
 from .session_gate import open_grants
 
 if TYPE_CHECKING:
@@ -36,9 +41,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FleetGrants",
+    "GrantLimits",
     "GrantsProjection",
+    "InvalidGrantError",
     "add_lasting_grants",
     "find_agent_entry",
+    "find_leads",
+    "find_leads_of",
     "load_all_grants",
     "load_session_grants",
 ]
@@ -48,11 +57,21 @@ _decoder = json_decoder(Grant)
 
 
 class GrantsProjection:
-    """Keeps the grants for one session that were given and not taken back."""
+    """Keeps the grants for one session that were given and not taken back, and how often each
+    grant was used.
+    """
 
     name = "session_grants"
-    version = 1
-    types = frozenset({"permission_asked", "permission_answered", "grant_revoked", "session_ended"})
+    version = 2
+    types = frozenset(
+        {
+            "grant_revoked",
+            "grant_used",
+            "permission_answered",
+            "permission_asked",
+            "session_ended",
+        }
+    )
     schema = (
         "CREATE TABLE granting (request TEXT PRIMARY KEY, session TEXT NOT NULL,"
         " asked BLOB NOT NULL)",
@@ -60,11 +79,13 @@ class GrantsProjection:
         "CREATE TABLE session_grants (id TEXT PRIMARY KEY, session TEXT NOT NULL,"
         " content BLOB NOT NULL)",
         "CREATE INDEX session_grants_by_session ON session_grants (session)",
+        *USE_TABLES,
     )
 
     def apply(self, connection: sqlite3.Connection, records: Sequence[Record]) -> None:
-        """Take in what was asked, answered and taken back."""
+        """Take in what was asked, answered, used and taken back."""
         for record in records:
+            add_uses(connection, record)
             match record.event:
                 case PermissionAsked() as event if _may_stand(event):
                     connection.execute(
@@ -81,14 +102,19 @@ class GrantsProjection:
                     )
                 case UnknownEvent():
                     # Damaged: it may have been the one that took a grant back.
-                    self.forget(connection, record.session)
+                    self._drop_grants(connection, record.session)
                 case SessionEnded():
                     connection.execute("DELETE FROM granting WHERE session = ?", (record.session,))
                 case _:
                     continue
 
     def forget(self, connection: sqlite3.Connection, session: SessionId) -> None:
-        """Drop the session's grants."""
+        """Drop the session's grants, and what it used."""
+        self._drop_grants(connection, session)
+        for table in ("grant_uses", "rule_uses"):
+            connection.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
+
+    def _drop_grants(self, connection: sqlite3.Connection, session: SessionId) -> None:
         connection.execute("DELETE FROM granting WHERE session = ?", (session,))
         connection.execute("DELETE FROM session_grants WHERE session = ?", (session,))
 
@@ -161,36 +187,104 @@ async def find_agent_entry(places: Places, agent: str) -> AgentEntry | None:
         )
 
 
+def find_leads(current: LiveIndex, session: SessionId, parent: SessionId | None) -> tuple[str, ...]:
+    """The live sessions that lead an agent, itself first; ``parent`` is the one that started it."""
+
+    def find(above: SessionId) -> AgentEntry | None:
+        try:
+            return current.get(above)
+        except NoSuchAgentError:
+            return None
+
+    return _list_leads(session, parent, find)
+
+
+async def find_leads_of(places: Places, entry: AgentEntry) -> tuple[str, ...]:
+    """As ``find_leads``, from the log, whether a host runs or not. Raises JournalError."""
+    async with Journal.open(places.journal_file, write=False) as journal:
+        return await journal.query(
+            lambda connection: _list_leads(
+                entry.session, entry.spawn.parent_session, lambda id_: find_entry(connection, id_)
+            )
+        )
+
+
+def _list_leads(
+    session: SessionId,
+    parent: SessionId | None,
+    find: Callable[[SessionId], AgentEntry | None],
+) -> tuple[str, ...]:
+    found, seen, above = [session], {session}, parent
+    while above is not None and above not in seen:
+        seen.add(above)
+        if (entry := find(above)) is None:
+            break
+        if entry.is_started:
+            found.append(above)
+        above = entry.spawn.parent_session
+    return tuple(found)
+
+
+class GrantLimits(Struct, frozen=True, kw_only=True):
+    """Who a new grant is for, and how long; by default everything, for ever."""
+
+    project: str | None = None
+    session: SessionId | None = None
+    tree: SessionId | None = None
+    """A session with everything below it."""
+    agent: str | None = None
+    """Agents of this kind of the catalogue only."""
+    lasts: int | None = None
+    """Microseconds."""
+    uses: int | None = None
+    """Calls."""
+    reason: str | None = None
+
+    def check(self, effect: Effect) -> None:
+        """Make sure that such a grant would do something. Raises InvalidGrantError."""
+        if self.lasts is not None and self.lasts <= 0:
+            raise InvalidGrantError("it would end at once; choose a longer time")
+        if self.uses is not None and self.uses <= 0:
+            raise InvalidGrantError(f"{self.uses} uses are none; choose 1 or more")
+        if self.uses is not None and effect != "allow":
+            raise InvalidGrantError(
+                f"only what allows is for so many calls, not a rule to {effect}"
+            )
+
+
+class InvalidGrantError(QuarterdeckError):
+    """A grant would never hold; the message says why."""
+
+
 async def add_lasting_grants(
-    places: Places,
-    rules: "Sequence[Rule]",
-    *,
-    project: str | None,
-    agent: str | None = None,
-    lasts: int | None = None,
-    by: str,
+    places: Places, rules: "Sequence[Rule]", limits: GrantLimits, *, by: str
 ) -> list[Grant]:
     """Keep rules as standing answers, effective immediately; all of them or none.
 
-    ``project``: where they hold; None: everywhere. ``lasts``: microseconds; None: for ever.
-
     Raises:
+        InvalidGrantError: they would never hold.
         GrantsError, OSError: the file of grants cannot be read or written.
     """
     from quarterdeck.policy.grammar import print_pattern
 
+    for rule in rules:
+        limits.check(rule.effect)
     now = read_wall_clock()
     grants = [
         Grant(
             id=new_grant_id(),
             pattern=print_pattern(rule.pattern),
             effect=rule.effect,
-            scope="user" if project is None else "project",
-            project=project,
-            agent=agent,
+            scope="user" if limits.project is None else "project",
+            project=limits.project,
+            session=limits.session,
+            tree=limits.tree,
+            agent=limits.agent,
             created=now,
             by=by,
-            expires=None if lasts is None else now + lasts,
+            reason=limits.reason,
+            expires=None if limits.lasts is None else now + limits.lasts,
+            uses=limits.uses,
         )
         for rule in rules
     ]
@@ -218,6 +312,13 @@ class FleetGrants:
         await self._lasting.refresh()
         for_sessions = await self._journal.query(load_session_grants)
         return [*(one for one in self._lasting.all if one.scope != "session"), *for_sessions]
+
+    async def forget(self, session: SessionId) -> None:
+        """Drop the lasting ones that were for a session that is deleted."""
+        await self._lasting.refresh()
+        for one in self._lasting.all:
+            if one.scope != "session" and session in (one.session, one.tree):
+                await self._lasting.revoke(one.id)
 
     async def revoke(self, grant: str, by: str) -> bool:
         """Take one back: no later call of anybody counts on it; False if there is none."""

@@ -1,8 +1,13 @@
 """The gate of a session and what surrounds it, from the configuration of its directory."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from quarterdeck.agent.environment import prepare_environment, rules_of, session_rules
+from quarterdeck.agent.environment import (
+    approvers_of,
+    prepare_environment,
+    rules_of,
+    session_rules,
+)
 from quarterdeck.config.places import Places
 from quarterdeck.policy.foreign_calls import CallContext
 from quarterdeck.policy.gate import Gate
@@ -27,12 +32,13 @@ async def make_gate(
     agent: str | None = None,
     attended: bool = True,
     grants: GrantStore | None = None,
+    find_leads: Callable[[], tuple[str, ...]] | None = None,
 ) -> tuple[Gate, CallContext]:
     """Make the gate of a session that works in ``cwd``, and say what surrounds its calls.
 
     ``mode``: None for the configuration's. ``allow`` and ``deny`` are rules for this session, as
     people write them, besides those of the configuration. ``grants``: the book to look in and to
-    write to; None: the user's own, read now.
+    write to; None: the user's own, read now. ``find_leads``: which live sessions lead this one.
 
     Raises:
         RuleError: a rule cannot be read.
@@ -48,6 +54,8 @@ async def make_gate(
         trusted=session_environment.trusted,
         attended=attended,
         patience=session_environment.settings.permissions.patience,
+        find_leads=find_leads,
+        approvers=approvers_of(session_environment.config),
     )
     around = CallContext(
         cwd=cwd,

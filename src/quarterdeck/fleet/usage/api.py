@@ -58,6 +58,8 @@ class UsageReport(Struct, frozen=True, kw_only=True):
     total: UsageRow
     prices_of: str
     """When the prices of the catalogue were read from the vendors' pages."""
+    unpriced_models: tuple[str, ...] = ()
+    """The models of the tokens whose cost is unknown, as far as they have a name."""
     ignored: int = 0
     """Reports of agents that cannot be true (negative or absurdly large) and were left out."""
 

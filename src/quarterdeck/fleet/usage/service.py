@@ -3,12 +3,15 @@
 import asyncio
 import datetime
 import logging
-from collections.abc import Callable, Mapping
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 
 from quarterdeck.config.errors import ConfigError
 from quarterdeck.config.places import Places
@@ -20,21 +23,24 @@ from quarterdeck.journal import Journal, JournalError
 from quarterdeck.models.catalogue import PRICES_OF, find_prices
 from quarterdeck.models.errors import ModelSetupError
 from quarterdeck.models.model import Prices
+from quarterdeck.wire.clock import format_local_time
 
 from ..errors import InvalidOptionsError
 from ..live_index import LiveIndex
-from ..log_pages import read_pages
+from ..log_pages import find_run_logs, read_log_file, read_pages
 from .api import UsageGrouping, UsageReport
-from .ledger import USAGE_EVENTS, UsageLedger, UsedSession
+from .ledger import USAGE_EVENTS, UsageCell, UsageLedger, UsedSession
 from .summary import UsageSource, group_usage
 
 if TYPE_CHECKING:
     from quarterdeck.drivers.agent_description import Agent
+    from quarterdeck.wire.ids import SessionId
 
-__all__ = ["UsageService"]
+__all__ = ["RunLogs", "UsageNames", "UsageService"]
 
 _log = logging.getLogger(__name__)
-_Stamp = tuple[int, int]
+_FRESH = 5.0
+"""Seconds for which settings are not read again."""
 
 
 class UsageService:
@@ -49,12 +55,11 @@ class UsageService:
     ) -> None:
         self._journal = journal
         self._current = current
-        self._places = places
-        self._load_settings = load_settings
+        self._names = UsageNames(places, load_settings)
         self._ledger = UsageLedger()
         self._position = 0
         self._reading = asyncio.Lock()
-        self._runs: dict[Path, tuple[_Stamp, UsageLedger]] = {}
+        self._runs = RunLogs(places.state)
 
     def forget(self) -> None:
         """Begin anew: sessions were deleted from the log."""
@@ -76,77 +81,141 @@ class UsageService:
             position = await read_pages(self._journal, USAGE_EVENTS, ledger.add, self._position)
             if ledger is self._ledger:
                 self._position = position
-            ledgers = [ledger, *(await self._read_runs() if runs else ())]
-            return await asyncio.to_thread(
-                lambda: group_usage(
-                    self._make_source(ledgers),
-                    by,
-                    since=first,
-                    prices_of=PRICES_OF,
-                    within=within,
-                )
-            )
 
-    async def _read_runs(self) -> list[UsageLedger]:
-        found: dict[Path, tuple[_Stamp, UsageLedger]] = {}
-        for path in await asyncio.to_thread(_find_logs, self._places.state / "sessions"):
-            stamp = await asyncio.to_thread(_stamp, path)
-            known = self._runs.get(path)
-            if known is not None and known[0] == stamp:
-                found[path] = known
-                continue
-            ledger = UsageLedger()
-            try:
-                async with Journal.open(path, write=False) as journal:
-                    await read_pages(journal, USAGE_EVENTS, ledger.add)
-            except JournalError as error:
-                _log.warning("its usage is not counted: %s", error)
-                continue
-            found[path] = (stamp, ledger)
-        self._runs = found
-        return [ledger for _, ledger in found.values()]
+            def group() -> UsageReport:
+                others = self._runs.read(first) if runs else []
+                source = self._names.make_source([ledger, *others], by, first)
+                return group_usage(source, by, since=first, prices_of=PRICES_OF, within=within)
 
-    def _make_source(self, ledgers: list[UsageLedger]) -> UsageSource:
+            return await asyncio.to_thread(group)
+
+
+class _RunLog(Struct, eq=False):
+    file: tuple[int, int]
+    """Its device and number: another file begins anew."""
+    stamp: tuple[int, int]
+    """When it was written last, and how large it was."""
+    ledger: UsageLedger
+    position: int = 0
+
+
+class RunLogs:
+    """The usage in logs of single sessions, as ``quarterdeck run`` and editors keep them.
+
+    A log is read once, then only what is new in it. Everything here blocks, one thread at a time.
+    """
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self._logs: dict[Path, _RunLog] = {}
+
+    def read(self, since: str | None = None) -> list[UsageLedger]:
+        """The ledgers of all logs; of those that were not written since that day, only if known.
+
+        A log that cannot be read counts nothing, and a warning says so.
+        """
+        found: dict[Path, _RunLog] = {}
+        for path in find_run_logs(self._state):
+            log = self._logs.get(path)
+            with suppress(OSError):
+                log = self._look(path, log, since)
+            if log is not None:
+                found[path] = log
+        self._logs = found
+        return [log.ledger for log in found.values()]
+
+    def _look(self, path: Path, known: _RunLog | None, since: str | None) -> _RunLog | None:
+        stat = path.stat()
+        file, stamp = (stat.st_dev, stat.st_ino), _stamp(path)
+        if known is not None and known.file == file and known.stamp == stamp:
+            return known
+        if known is None and since is not None:
+            written = format_local_time(stamp[0] // 1_000, "%Y-%m-%d")
+            if written and written < since:
+                return None
+        if known is None or known.file != file:
+            known = _RunLog(file, stamp, UsageLedger())
+        try:
+            take = known.ledger.add
+            known.position = read_log_file(path, USAGE_EVENTS, take, known.position)
+        except (JournalError, sqlite3.Error) as error:
+            _log.warning("its usage is not counted: %s", error)
+        known.stamp = stamp
+        return known
+
+
+class UsageNames:
+    """What usage needs besides logs: prices, projects and vendors. Everything here blocks.
+
+    It remembers what it has read; settings are read again when they are older than a moment.
+    """
+
+    def __init__(self, places: Places, load_settings: Callable[[str], Settings]) -> None:
+        self._places = places
+        self._load_settings = load_settings
+        self._overrides: Mapping[str, Mapping[str, Any]] = {}
+        self._read_at = -_FRESH
+        self._prices: dict[str, Prices | None] = {}
+        self._projects: dict[str, str] = {}
+
+    def make_source(
+        self, ledgers: list[UsageLedger], by: UsageGrouping, since: str | None
+    ) -> UsageSource:
+        """Everything that is needed to add up several ledgers, the fleet's own first."""
         sessions = {
             id_: one for ledger in reversed(ledgers) for id_, one in ledger.sessions.items()
         }
-        overrides = self._load_overrides()
-        prices: dict[str, Prices | None] = {}
-        projects: dict[str, str] = {}
-
-        def find_price(model: str) -> Prices | None:
-            if model not in prices:
-                try:
-                    prices[model] = find_prices(model, overrides)
-                except ModelSetupError as error:
-                    _log.warning("no price of %r: %s", model, error)
-                    prices[model] = None
-            return prices[model]
-
-        def find_project(session: UsedSession) -> str:
-            if session.repository is not None:
-                return session.repository
-            if session.cwd is None:
-                return "unknown project"
-            if session.cwd not in projects:
-                projects[session.cwd] = _find_project(session.cwd)
-            return projects[session.cwd]
-
+        self._refresh()
         return UsageSource(
-            cells=[cell for ledger in ledgers for cell in ledger.cells()],
+            cells=_list_cells(ledgers, by, since),
             sessions=sessions,
-            prices=find_price,
-            project=find_project,
-            vendor=_find_vendors(self._places),
+            prices=self._find_prices,
+            project=self._find_project,
+            vendor=_find_vendors(self._places) if by == "vendor" else lambda name: name,
             ignored=sum(ledger.ignored for ledger in ledgers),
         )
 
-    def _load_overrides(self) -> Mapping[str, Mapping[str, Any]]:
+    def _refresh(self) -> None:
+        if time.monotonic() - self._read_at < _FRESH:
+            return
+        self._read_at = time.monotonic()
         try:
-            return msgspec.to_builtins(self._load_settings("/").models)
+            overrides = msgspec.to_builtins(self._load_settings("/").models)
         except ConfigError as error:
             _log.warning("prices are those of the catalogue alone: %s", error)
-            return {}
+            overrides = {}
+        if overrides != self._overrides:
+            self._overrides = overrides
+            self._prices.clear()
+
+    def _find_prices(self, model: str) -> Prices | None:
+        if model not in self._prices:
+            try:
+                self._prices[model] = find_prices(model, self._overrides)
+            except ModelSetupError as error:
+                _log.warning("no price of %r: %s", model, error)
+                self._prices[model] = None
+        return self._prices[model]
+
+    def _find_project(self, session: UsedSession) -> str:
+        if session.repository is not None:
+            return session.repository
+        if session.cwd is None:
+            return "unknown project"
+        if session.cwd not in self._projects:
+            self._projects[session.cwd] = _find_project(session.cwd)
+        return self._projects[session.cwd]
+
+
+def _list_cells(
+    ledgers: list[UsageLedger], by: UsageGrouping, since: str | None
+) -> Iterator[UsageCell]:
+    """The cells of all ledgers; of a session that is in two logs those of the first."""
+    seen: set[SessionId] = set()
+    for ledger in ledgers:
+        cells = ledger.cells() if by == "turn" else ledger.day_cells(since)
+        yield from (cell for cell in cells if cell.session not in seen)
+        seen.update(ledger.sessions)
 
 
 def _check_day(since: str | None) -> str | None:
@@ -158,14 +227,7 @@ def _check_day(since: str | None) -> str | None:
         raise InvalidOptionsError(f"{since!r} is not a day; write it as 2026-11-09") from None
 
 
-def _find_logs(directory: Path) -> list[Path]:
-    try:
-        return sorted(directory.glob("*.db"))
-    except OSError:
-        return []
-
-
-def _stamp(path: Path) -> _Stamp:
+def _stamp(path: Path) -> tuple[int, int]:
     """What changes with a log; its newest records are in a file beside it."""
     newest = size = 0
     for one in (path, path.with_name(path.name + "-wal")):

@@ -73,10 +73,13 @@ def group_usage(
     """
     rows: dict[_Key, _Row] = {}
     total = _Row()
+    unpriced: set[str] = set()
     name_key = _make_keys(source, by)
 
     def price(cell: UsageCell) -> float | None:
         prices = source.prices(cell.model) if cell.model else None
+        if prices is None and cell.model:
+            unpriced.add(cell.model)
         return None if prices is None else price_of(cell.uncosted, prices)
 
     for cell in source.cells:
@@ -90,6 +93,7 @@ def group_usage(
         rows=tuple(_sorted([_finish(key, row) for key, row in rows.items()], by)),
         total=_finish(("all", None, None), total),
         prices_of=prices_of,
+        unpriced_models=tuple(sorted(unpriced)),
         ignored=source.ignored,
     )
 
@@ -146,15 +150,20 @@ def _make_keys(source: UsageSource, by: UsageGrouping) -> Callable[[UsageCell], 
             case "project":
                 return source.project(_agent(sessions, session)), None, None
             case "tree":
-                root = find_root(sessions, session)
-                return _name(root), root.id, None
+                return _key(find_root(sessions, session))
             case "agent":
-                agent = _agent(sessions, session)
-                return _name(agent), agent.id, None
+                return _key(_agent(sessions, session))
             case "turn":
                 return _name(session), session.id, cell.turn
 
     return key
+
+
+def _key(session: UsedSession) -> _Key:
+    """The row of an agent; runs without a host, which have no name, are one for each agent."""
+    if session.is_spawned or session.name is not None or session.parent is not None:
+        return _name(session), session.id, None
+    return f"runs of {session.agent or 'an unknown agent'}", None, None
 
 
 def _name(session: UsedSession) -> str:

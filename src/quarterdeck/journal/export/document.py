@@ -20,6 +20,7 @@ from quarterdeck.wire.events import (
     ModeChanged,
     NoticePosted,
     PermissionAnswered,
+    PermissionApproved,
     PermissionAsked,
     PermissionViolated,
     PlanChanged,
@@ -222,6 +223,8 @@ def _describe_state(record: Record) -> Iterator[Passage]:
         case SessionChanged(title=str()) | SessionChanged(model=str()) as event:
             yield Passage.of(record, "session", _title(event))
         case SessionResumed() | ModeChanged() | PermissionViolated() | GrantRevoked() as event:
+            yield Passage.of(record, "session", _title(event))
+        case PermissionApproved() as event:
             yield Passage.of(record, "session", _title(event))
         case _:
             return

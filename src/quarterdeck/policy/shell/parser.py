@@ -43,6 +43,8 @@ class SyntaxReader(LineCollector):
     def __init__(self, source: bytes, read: Callable[[str], CommandLine]) -> None:
         super().__init__(read)
         self.source = source
+        self._split: set[tuple[int, int]] = set()
+        """The spans of text whose words are in ``tokens``; a span can be odd at every sign."""
 
     def visit(self, node: "Node", depth: int) -> None:
         """Read a node and all below it."""
@@ -75,7 +77,14 @@ class SyntaxReader(LineCollector):
             if not (kind in (";;", ";&", ";;&") and parent and parent.type == "case_item"):
                 self.doubts.append(f"the command has {kind!r} where it cannot be judged")
                 # "((a) || b)" is a calculation to one shell and two commands to another.
-                self.tokens.extend(split_roughly(self._text(parent or node)))
+                self._split_span(parent or node)
+
+    def _split_span(self, node: "Node") -> None:
+        """Note every word of a node, once: thousands of odd signs can stand in the same node."""
+        span = (node.start_byte, node.end_byte)
+        if span not in self._split:
+            self._split.add(span)
+            self.tokens.extend(split_roughly(self._text(node)))
 
     def _leaf(self, kind: str, text: str) -> None:
         if not holds(kind, text):

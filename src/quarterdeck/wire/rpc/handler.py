@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -35,8 +36,7 @@ Observer: TypeAlias = "Callable[[Direction, bytes], None]"
 """Sees each raw frame without its newline, in order, also malformed ones. Must be quick."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RpcLimits:
+class RpcLimits(Struct, frozen=True, kw_only=True):
     """How much a peer may make us hold."""
 
     max_frame_bytes: int = 32 * 1024 * 1024
@@ -59,8 +59,7 @@ class RpcLimits:
     """Deadline of each step of the end: handlers finish, handlers obey, the last bytes leave."""
 
 
-@dataclass(slots=True, kw_only=True)
-class RpcCounters:
+class RpcCounters(Struct, kw_only=True):
     """What arrived and could not be used, since the peer started."""
 
     malformed: int = 0
@@ -97,8 +96,7 @@ class RequestPeer(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestContext:
+class RequestContext(Struct, frozen=True, kw_only=True):
     """The request being handled, and the peer that sent it."""
 
     id: RequestId

@@ -21,6 +21,7 @@ __all__ = [
     "choose_columns",
     "copy_install_command",
     "filter_agents",
+    "go_to_agent",
     "group_agents",
     "log_in_agent",
     "retry_agent",
@@ -31,7 +32,18 @@ __all__ = [
 
 
 class AgentTableError(QuarterdeckError):
-    """A column that there is not."""
+    """A column or an agent that there is not."""
+
+
+def go_to_agent(app: "Workbench", words: str) -> None:
+    """Show an agent by its number in the list, or by its name. Raises AgentTableError."""
+    agents, wanted = app.context.roster.agents, words.strip()
+    session = app.context.find_session(wanted) if wanted else None
+    if session is None and wanted.isdecimal() and 0 < int(wanted) <= len(agents):
+        session = agents[int(wanted) - 1].session
+    if session is None:
+        raise AgentTableError(f"no agent {wanted!r} in the list, which has {len(agents)}")
+    app.workspace.go_to_agent(session)
 
 
 async def sort_agents(app: "Workbench", words: str) -> None:

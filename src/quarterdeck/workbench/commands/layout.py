@@ -34,6 +34,7 @@ __all__ = [
     "list_widgets",
     "open_diff",
     "open_file",
+    "open_plan",
     "open_widget",
     "show_feed",
     "split_panel",
@@ -142,6 +143,14 @@ async def open_file(app: "Workbench", words: str) -> None:
     """Show a file, at a line if ``:LINE`` follows its path. Raises QuarterdeckError."""
     path, line = _with_line(words.strip())
     await app.screen_controller.call("open_file", {"path": path, "line": line})
+
+
+async def open_plan(app: "Workbench", words: str) -> None:
+    """Show a run of a plan, the latest if none is named. Raises QuarterdeckError."""
+    options = {"run": words.strip()} if words.strip() else {}
+    await app.screen_controller.call(
+        "open_panel", {"widget": "plan", "options": options, "where": "tab"}
+    )
 
 
 async def edit_file(app: "Workbench", words: str) -> None:

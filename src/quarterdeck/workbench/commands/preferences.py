@@ -32,6 +32,7 @@ __all__ = [
     "show_keys",
     "show_next_agent",
     "show_notices",
+    "show_permissions",
     "show_previous_agent",
     "show_settings",
     "show_themes",
@@ -204,6 +205,20 @@ def show_settings(app: "Workbench", words: str) -> None:
     environment = app.context.discovery.environment
     files = SettingsFiles(places=places, directory=Path(app.context.cwd), environment=environment)
     app.push_screen(SettingsScreen(files, words))
+
+
+def show_permissions(app: "Workbench", _: str) -> None:
+    """Show the rules, people and grants that count where the shown agent works."""
+    places = app.context.discovery.places or app.preferences.places
+    if places is None:
+        app.show_message("there are no settings here", True)
+        return
+    from ..screens.permissions import PermissionsScreen
+
+    agent = app.context.roster.find(app.context.focused)
+    directory = agent.cwd if agent is not None else app.context.cwd
+    environment = app.context.discovery.environment
+    app.push_screen(PermissionsScreen(app.context.fleet, places, environment, directory))
 
 
 async def save_theme_choice(app: "Workbench", found_theme: FoundTheme, *, here: bool) -> None:

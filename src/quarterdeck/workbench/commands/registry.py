@@ -4,9 +4,10 @@ A command's code is imported when it is called.
 """
 
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias, cast
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +30,7 @@ AgentAction: TypeAlias = "Callable[[Fleet, AgentInfo, str], Awaitable[str]]"
 """Does it to an agent, with what was typed after the name; says what was done."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkbenchCommand:
+class WorkbenchCommand(Struct, frozen=True, kw_only=True):
     """A name for something: a deed to the agent in view, an action, or a function of its own.
 
     One of ``action``, ``agent_action`` and ``target`` is set.
@@ -271,6 +271,11 @@ LAYOUT_COMMANDS = (
         target="commands.review:open_conflicts",
     ),
     WorkbenchCommand(
+        name="plan-run",
+        help="show a run of a plan: its tasks, times and costs; NAME, else the latest",
+        target="commands.layout:open_plan",
+    ),
+    WorkbenchCommand(
         name="cd",
         help="change the directory; agents keep running",
         target="commands.layout:change_directory",
@@ -292,6 +297,11 @@ TERMINAL_COMMANDS = (
         target="commands.terminal:choose_terminal",
     ),
     WorkbenchCommand(
+        name="web",
+        help="pair a browser or a phone: show a QR code and the paired devices",
+        target="commands.terminal:show_web_pairing",
+    ),
+    WorkbenchCommand(
         name="screen",
         help="switch between an agent's live terminal and its transcript",
         target="commands.terminal:toggle_agent_terminal",
@@ -308,6 +318,12 @@ TERMINAL_COMMANDS = (
 PREFERENCE_ROWS: tuple[tuple[str, str, str, str | None], ...] = (
     ("next", "show the next agent", "commands.preferences:show_next_agent", None),
     ("previous", "show the previous agent", "commands.preferences:show_previous_agent", None),
+    (
+        "agent",
+        "go to agent N of the list, or to the one with a name",
+        "commands.agents:go_to_agent",
+        "number in the list, or name",
+    ),
     (
         "stop",
         "copy the selection, or interrupt the agent",
@@ -339,6 +355,12 @@ PREFERENCE_ROWS: tuple[tuple[str, str, str, str | None], ...] = (
     ("unbind", "unbind a key", "commands.preferences:unbind_key", "key"),
     ("rebind", "restore the default of a key", "commands.preferences:reset_key", "key"),
     ("settings", "show and change settings", "commands.preferences:show_settings", None),
+    (
+        "permissions",
+        "show rules, grants and who has to allow requests; revoke grants",
+        "commands.preferences:show_permissions",
+        None,
+    ),
     ("themes", "choose a theme", "commands.preferences:show_themes", None),
     (
         "theme",
@@ -510,6 +532,11 @@ COMMANDS = (
         name="changes",
         help="show what the turns of this agent, or turn N, did to files",
         target="commands.undo:show_changes",
+    ),
+    WorkbenchCommand(
+        name="budgets",
+        help="show what agents may use; day 10usd, AGENT 5usd, raise …, remove … change it",
+        target="commands.budgets:control_budgets",
     ),
     WorkbenchCommand(name="archived", help="show or hide archived agents", action="archived"),
     WorkbenchCommand(name="unfold", help="expand or collapse all tool calls", action="unfold"),

@@ -136,7 +136,7 @@ class CommandRunner:
         """Run a command that was chosen or typed by name, and remember that."""
         preferences = self._app_context.preferences
         if preferences.note_command(command.name):
-            self._app.run_worker(self._remember(preferences), group="recent")
+            self._app.run_worker(partial(self._remember, preferences), group="recent")
         self._run(command, words)
 
     async def _remember(self, preferences: "Preferences") -> None:

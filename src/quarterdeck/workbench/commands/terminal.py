@@ -1,16 +1,23 @@
 """What a person says about terminals: open one, show one that runs, look at an agent's screen."""
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ..remote_control import RefusedCallError
 from ..terminal.command_line import format_command_line, parse_command_line
 
 if TYPE_CHECKING:
-    from quarterdeck.fleet.api import TerminalInfo
+    from quarterdeck.fleet.terminals.api import TerminalInfo
 
     from ..app import Workbench
 
-__all__ = ["choose_terminal", "leave_terminal", "open_terminal", "toggle_agent_terminal"]
+__all__ = [
+    "choose_terminal",
+    "leave_terminal",
+    "open_terminal",
+    "show_web_pairing",
+    "toggle_agent_terminal",
+]
 
 
 async def open_terminal(app: "Workbench", words: str) -> None:
@@ -18,6 +25,16 @@ async def open_terminal(app: "Workbench", words: str) -> None:
     options: dict[str, Any] = {"cwd": app.context.cwd}
     if argv := parse_command_line(words):
         options["command"] = list(argv)
+    await app.screen_controller.call("open_panel", {"widget": "terminal", "options": options})
+
+
+async def show_web_pairing(app: "Workbench", words: str) -> None:
+    """Show the QR code that pairs a browser, and the paired devices; ``words``: more options.
+
+    In a terminal, because the browser interface is a program of its own. Raises QuarterdeckError.
+    """
+    command = [sys.executable, "-P", "-m", "quarterdeck", "web", "pair", "--start"]
+    options = {"cwd": app.context.cwd, "command": [*command, *parse_command_line(words)]}
     await app.screen_controller.call("open_panel", {"widget": "terminal", "options": options})
 
 

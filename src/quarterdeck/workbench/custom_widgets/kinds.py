@@ -4,7 +4,6 @@ one is loaded.
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..panels.kinds import KINDS, PanelKind
@@ -31,8 +30,7 @@ PREFIX = "custom/"
 """What the names of custom kinds begin with in a layout."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CustomKind(PanelKind):
+class CustomKind(PanelKind, frozen=True, kw_only=True):
     """A custom widget, loaded or not; its panel says which."""
 
     def load(self) -> "type[Panel]":

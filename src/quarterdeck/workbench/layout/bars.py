@@ -1,7 +1,6 @@
 """The lines between panels: dividers, titles and tab strips, and which of them a layout needs."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -47,13 +46,14 @@ class Divider(_Line):
     Its text is the title of the panel below it, if that has none of its own.
     """
 
-    @dataclass
     class Dragged(Message):
         """Someone holds it at a place of the screen."""
 
-        divider: "Divider"
-        x: int
-        y: int
+        def __init__(self, divider: "Divider", x: int, y: int) -> None:
+            super().__init__()
+            self.divider = divider
+            self.x = x
+            self.y = y
 
     def __init__(self, path: NodePath, child: int | None) -> None:
         super().__init__(classes="divider")
@@ -110,14 +110,15 @@ class Divider(_Line):
 class TabStrip(_Line):
     """The titles of tabs, in a line; a click shows another."""
 
-    @dataclass
     class Chosen(Message):
         """A tab was clicked, or something that can be done with tabs."""
 
-        strip: "TabStrip"
-        tab: int | None
-        """None: a new one is wanted."""
-        closes: bool = False
+        def __init__(self, strip: "TabStrip", tab: int | None, closes: bool = False) -> None:
+            super().__init__()
+            self.strip = strip
+            self.tab = tab
+            """None: a new one is wanted."""
+            self.closes = closes
 
     def __init__(self, path: NodePath | None, *, id: str | None = None) -> None:
         super().__init__(id=id, classes="strip")

@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from .geometry import LayoutSpan, NodePath
 from .spec import (
@@ -46,8 +45,7 @@ ResizeDirection: TypeAlias = Literal["left", "right", "up", "down"]
 """Where a line is moved to."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PanelLocation:
+class PanelLocation(Struct, frozen=True, kw_only=True):
     """A panel and where it is."""
 
     node: PanelNode

@@ -3,11 +3,11 @@
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from quarterdeck.wire.errors import QuarterdeckError
 
@@ -62,10 +62,12 @@ def _review() -> Node:
 
 
 def _grid() -> Node:
-    def row(*names: str) -> Node:
-        return Horizontal(stack_below=60, children=tuple(_panel(name, "chat") for name in names))
+    def row(*panels: PanelNode) -> Node:
+        return Horizontal(stack_below=60, children=panels)
 
-    chats = Vertical(children=(row("chat", "chat-2"), row("chat-3", "chat-4")))
+    # The first follows the selected agent, each other has one that no other chat shows.
+    others = [_panel(f"chat-{number}", "chat", other=True) for number in (2, 3, 4)]
+    chats = Vertical(children=(row(_panel("chat"), others[0]), row(*others[1:])))
     return Vertical(children=(_panel("inbox", size="auto"), chats))
 
 
@@ -84,7 +86,7 @@ def _wide() -> Node:
 BUILTIN = {
     "default": ("agents and a chat", _default),
     "review": ("a chat and its changes", _review),
-    "grid": ("four chats at once", _grid),
+    "grid": ("four chats with four agents", _grid),
     "wide": ("agents, a chat, files and changes", _wide),
 }
 """By name: what it is for, and the root of its only tab."""
@@ -109,8 +111,7 @@ class UnusableLayoutError(QuarterdeckError):
     """A named layout that is not there, or whose file cannot be used; the file stays as it is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedLayout:
+class NamedLayout(Struct, frozen=True, kw_only=True):
     """A layout that can be loaded."""
 
     name: str

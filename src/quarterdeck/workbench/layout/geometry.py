@@ -5,8 +5,9 @@ everything, what is least wanted goes first: the panel to keep is the last.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct, field
 
 from .spec import Horizontal, Node, PanelNode, TabsNode, children_of, panels_of, read_size
 
@@ -49,8 +50,7 @@ class Bar(NamedTuple):
     """The child after it."""
 
 
-@dataclass(frozen=True, slots=True)
-class LayoutSpan:
+class LayoutSpan(Struct, frozen=True):
     """How the children of a container share its length."""
 
     axis: Axis
@@ -61,8 +61,7 @@ class LayoutSpan:
     """Of those that are there, in cells."""
 
 
-@dataclass(slots=True)
-class LayoutPlan:
+class LayoutPlan(Struct):
     """Where everything stands."""
 
     panels: dict[str, Rect] = field(default_factory=dict[str, Rect])

@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.errors import QuarterdeckError
@@ -37,8 +38,7 @@ class UnsavedPanelsError(QuarterdeckError):
         self.lost = dict(lost)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PanelExchange:
+class PanelExchange(Struct, frozen=True, kw_only=True):
     """Panels to be mounted, and panels to be removed."""
 
     made: "list[Panel]"

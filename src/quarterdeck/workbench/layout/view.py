@@ -4,7 +4,6 @@ panels.
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from textual import events, on
@@ -68,11 +67,12 @@ class LayoutView(Widget):
     class TabWanted(Message):
         """A new tab is wanted."""
 
-    @dataclass
     class TabClosed(Message):
         """A tab is to be closed."""
 
-        tab: int
+        def __init__(self, tab: int) -> None:
+            super().__init__()
+            self.tab = tab
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ class LayoutView(Widget):
             is_left = self._leave(gone)
             await self.remove_children(gone)
             if is_left:
-                self.call_after_refresh(self.enter, self.current)
+                self.call_after_refresh(self._enter_if_left, self.current)
         if made := [*change.made, *new]:
             await self.mount_all(made)
             order = {f"panel-{node.id}": at for at, node in enumerate(panels_of(self.spec))}
@@ -237,6 +237,11 @@ class LayoutView(Widget):
             self.screen.set_focus(inside)
         else:
             self.panels[target].enter()
+
+    def _enter_if_left(self, panel: str | None) -> None:
+        """Enter a panel unless the focus is somewhere meanwhile: keys follow it."""
+        if self.screen.focused is None:
+            self.enter(panel)
 
     def cycle(self, step: int) -> None:
         """Give the focus to the next panel that is on the screen."""

@@ -35,7 +35,9 @@ class AgentsPanel(Panel):
 
     def __init__(self, context: "WorkbenchContext", options: Any, *, id: str | None = None) -> None:
         super().__init__(context, options, id=id)
-        self.table = AgentTable(context.roster, context.clock, context.inbox, id="agents")
+        self.table = AgentTable(
+            context.roster, context.clock, context.inbox, context.budgets, id="agents"
+        )
         self._lines = -1
         """How many lines the layout gave it room for."""
         self._recalled: set[SessionId] = set()
@@ -88,6 +90,7 @@ class AgentsPanel(Panel):
             self.post_message(self.AgentWanted(agent.session))
 
     def _show(self) -> None:
+        self.table.number(self.context.shown is not None)  # else keys with numbers are for home
         self.table.place(self.context.shown)
         wanted = self.wanted(self.size.width) or 0
         if wanted != self._lines:  # laying out costs far more than drawing

@@ -1,6 +1,5 @@
 """A chat with an agent: its transcript, what waits to be sent, and the input."""
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -91,14 +90,15 @@ class ChatPanel(TranscriptPanel):
     draft each: the one that came first has that of the agent.
     """
 
-    @dataclass
     class PromptSubmitted(Message):
         """A text is to be sent, or a command done."""
 
-        panel: "ChatPanel"
-        text: str
-        steers: bool = False
-        """It is for the turn that runs, not for the queue."""
+        def __init__(self, panel: "ChatPanel", text: str, steers: bool = False) -> None:
+            super().__init__()
+            self.panel = panel
+            self.text = text
+            self.steers = steers
+            """It is for the turn that runs, not for the queue."""
 
     class Drafted(Message):
         """What is typed is another now, and not on disk."""
@@ -114,6 +114,7 @@ class ChatPanel(TranscriptPanel):
         with Horizontal(classes="chat-row"):
             yield Label(glyphs.PROMPT, classes="chat-sign")
             yield ChatInput(self._past, CompletionSource(self.context, self), id="chat")
+            yield Label("", classes="chat-start", markup=False)
             yield Label("", classes="chat-mode")
 
     def on_mount(self) -> None:
@@ -121,6 +122,8 @@ class ChatPanel(TranscriptPanel):
         self.chat = self.query_one(ChatInput)
         self.query_one(".chat-hint", Label).display = False
         self.query_one(".chat-mode", Label).display = False
+        self._start_words = self.query_one(".chat-start", Label)
+        self._start_words.display = False
         self.chat.take_empty_key = self._take_empty_key
         self._queue = self.query_one(QueueBar)
         self.requests = self.query_one(RequestSlot)
@@ -229,8 +232,21 @@ class ChatPanel(TranscriptPanel):
             if is_home and self.home.is_mounted:
                 self.home.check()
         self._bar.display = self._shown is not None or not self.follows
+        self.show_start()
         if not is_home:
             super().show_hints()
+
+    def show_start(self, words: str = "") -> None:
+        """Say beside the input which agent enter starts; ``words``: something else for now."""
+        context = self.context
+        chosen = context.preferences.choices.spawns.get(context.cwd, {})
+        facts = [chosen.get(name, "") for name in ("agent", "model", "mode")]
+        facts += ["worktree"] if chosen.get("worktree") == "new" else []
+        last = f" {glyphs.BETWEEN} ".join(sanitize_line(fact, 30) for fact in facts if fact)
+        key = "   ctrl+t other" if self.size.width >= 90 else ""
+        words = words or (f"enter: {last}{key}" if last else "")
+        self._start_words.display = bool(words) and self.is_home and self.size.width >= 60
+        self._start_words.update(words)
 
     @property
     def is_home(self) -> bool:

@@ -122,7 +122,7 @@ def draw_head(name: str, facts: Sequence[Span], width: int) -> Line:
     least = min(cell_len(name), max(8, width // 3))
     while kept and _facts_width(kept) + least + 2 > width:
         faint = [at for at, (_, role) in enumerate(kept) if role == "faint"]
-        if len(kept) == 1:
+        if len(kept) == 1 and not faint:
             break
         kept.pop(faint[-1] if faint else -1)
     room = max(min(8, width), width - (_facts_width(kept) + 2 if kept else 0))
@@ -251,7 +251,7 @@ class PolledPanel(Panel):
             self._looks_again = True
             return
         self._is_looking = True
-        self.run_worker(self._looking(), group="look")
+        self.run_worker(self._looking, group="look")
 
     async def look(self) -> None:
         """Find out and show; a subclass knows how. Files are read in a thread."""

@@ -150,7 +150,6 @@ class ConflictMatrix(LineCanvas, can_focus=True):
         self.report = ConflictReport()
         self.instead: Callable[[int], list[Line]] = lambda _: []
         """What is said, for a width, where there are no agents to compare."""
-        """Words that are shown where there are no agents to compare."""
         self.cursor = 0
         self.column = 0
         self._cell, self._first = _CELL, 0
@@ -292,15 +291,12 @@ class ConflictMatrix(LineCanvas, can_focus=True):
             self.action_choose()
 
     def on_resize(self) -> None:
-        """Fit anew."""
-        self.update()
+        """Fit anew; before the first size there was no place for the cursor."""
+        self.show(self.report)
 
-    def on_focus(self) -> None:
-        """Show the cursor."""
-        self.update()
-
-    def on_blur(self) -> None:
-        """Hide the cursor."""
+    def watch_has_focus(self, _has_focus: bool) -> None:
+        """Show the cursor, or hide it. Textual calls ``on_focus`` before it notes the focus."""
+        super().watch_has_focus(_has_focus)
         self.update()
 
     def _moved(self) -> None:
@@ -447,14 +443,16 @@ def _order(repository: RepositoryConflicts, width: int) -> list[_Row]:
     if not order:
         return []
     rows = [_Row(()), _Row((("Proposed landing order, fewest conflicts first", "strong"),))]
-    for at, proposal in enumerate(order, 1):
+    names = [sanitize_line(proposal.name, 40) for proposal in order]
+    size = max(map(count_columns, names), default=0)
+    for at, (name, proposal) in enumerate(zip(names, order, strict=True), 1):
         facts = [f"{proposal.conflicts} conflict{'s' * (proposal.conflicts != 1)}"]
         if proposal.shared:
             facts.append(f"{proposal.shared} shared file{'s' * (proposal.shared != 1)}")
         role = "bad" if proposal.conflicts else "good"
         line: Line = (
             (f"  {at}. ", "faint"),
-            (f"{sanitize_line(proposal.name, 40)}  ", "text"),
+            (f"{name}{' ' * (size - count_columns(name))}  ", "text"),
             (", ".join(facts), role),
         )
         rows.append(_Row(clip(line, width)))

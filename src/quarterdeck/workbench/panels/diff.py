@@ -5,6 +5,7 @@ import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 from textual import on
@@ -19,8 +20,9 @@ from quarterdeck.system.git.command import GitOutput
 from quarterdeck.system.git.repository import GitRepository, expect_repository
 
 from ..rendering.code import find_file_language, highlight_code
+from ..rendering.diffs import shade_line
 from ..rendering.glyphs import MINUS, TO
-from ..rendering.lines import Line, Span, clip
+from ..rendering.lines import Line, Span, clip, width_of
 from ..sanitize import sanitize_line, sanitize_text
 from ..widgets.lines_view import LineCanvas
 from ..widgets.picker import Picker
@@ -194,7 +196,9 @@ def file_row(file: PatchFile, width: int) -> Line:
     role = {"new": "good", "deleted": "bad"}.get(file.kind, "warning")
     counts = f" +{file.added} {MINUS}{file.removed}"
     path = shorten_path(format_patch_path(file), max(8, width - 2 - len(counts)))
-    return ((_KIND_SIGNS[file.kind] + " ", role), (path, "text"), (counts, "faint"))
+    gap = max(0, width - 2 - len(counts) - width_of(((path, "text"),)))
+    name: Span = (path + " " * gap, "text")
+    return ((_KIND_SIGNS[file.kind] + " ", role), name, (counts, "faint"))
 
 
 def patch_page(files: Sequence[PatchFile]) -> PatchPage:
@@ -242,15 +246,21 @@ def _hunk_lines(hunk: PatchHunk, language: str) -> Iterator[tuple[Line, int | No
             continue
         if sign == "-":
             gutter = [(f"{before:>{width}} ", "faint"), ("- ", role)]
-            yield (*gutter, *next(old)), number
+            yield (*gutter, *_shade(next(old), sign)), number
             before += 1
             continue
         gutter = [(f"{number:>{width}} ", "faint"), (f"{sign} ", role)]
-        yield (*gutter, *next(new)), number
+        yield (*gutter, *_shade(next(new), sign)), number
         number += 1
         if sign == " ":
             next(old)
             before += 1
+
+
+def _shade(line: Line, sign: str) -> Iterator[Span]:
+    """A line on the ground of its sign, as in a conversation and a review."""
+    spans: Line = line or (("", "text"),)
+    yield from shade_line(tuple((text, role, False) for text, role in spans), sign)
 
 
 def _coloured(hunk: PatchHunk, signs: str, language: str) -> list[Line]:
@@ -333,7 +343,11 @@ class PatchView(LineCanvas):
         line, width = self.page.lines[y], self.scrollable_content_region.width
         if self._left and y not in self.page.files:
             line = slice_line(line, self._left, self._left + width + 1)
-        return clip(line, width), False
+        line = clip(line, width)
+        _, _, ground = line[-1][1].partition("/") if line else ("", "", "")
+        if ground:  # to the edge, also where nothing stands
+            line = (*line, (" " * (width - width_of(line)), f"text/{ground}"))
+        return line, False
 
     def action_shift(self, step: int) -> None:
         """Look further to the right or left."""
@@ -463,7 +477,7 @@ class DiffPanel(PolledPanel):
             return
         number, line = places[min(self.view.scroll_offset.y, len(places) - 1)]
         if number < len(self.changes.files):
-            self.run_worker(self._hand_on(self.changes.files[number].path, line, how))
+            self.run_worker(partial(self._hand_on, self.changes.files[number].path, line, how))
 
     @on(Picker.Chosen, "#files")
     def _chosen(self, event: Picker.Chosen) -> None:

@@ -1,6 +1,7 @@
 """The feed panel: what all agents do, line by line; a line leads to where it happened."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
@@ -76,7 +77,7 @@ def _describe_event(event: "Event", find_name: NameFinder) -> tuple[str, str]:
     if text is None:
         return f"{event_type(event)} {_raw(event)}", "faint"
     sign, role = _look(event, text.severity)
-    return f"{sign} {text.text}" if sign else text.text, role
+    return f"{sign or glyphs.BETWEEN} {text.text}", role
 
 
 def _look(event: "Event", severity: Severity) -> tuple[str, str]:
@@ -296,7 +297,7 @@ class FeedPanel(Panel):
         """Show the end of the log."""
         self.is_paused, self.missed = False, 0
         self._rows.is_following = True
-        self.run_worker(self._read(self.activity), group="read", exclusive=True)
+        self.run_worker(partial(self._read, self.activity), group="read", exclusive=True)
 
     def action_mode(self, mode: FeedMode) -> None:
         """Show another mode."""
@@ -328,7 +329,7 @@ class FeedPanel(Panel):
     @on(_Rows.OlderWanted)
     def _older_wanted(self, event: _Rows.OlderWanted) -> None:
         event.stop()
-        self.run_worker(self._read_older(self.activity), group="read", exclusive=True)
+        self.run_worker(partial(self._read_older, self.activity), group="read", exclusive=True)
 
     def _names_changed(self) -> None:
         self._rows.refresh()

@@ -1,6 +1,7 @@
 """Sessions that other agents keep on disk, as a list to take them from."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -239,7 +240,7 @@ class HistoryPanel(PolledPanel):
     def _take(self, then: "Callable[[AgentInfo], Awaitable[None]] | None") -> None:
         past = self.list.chosen
         if past is not None:
-            self.run_worker(self._taking(past, then), group="take", exclusive=True)
+            self.run_worker(partial(self._taking, past, then), group="take", exclusive=True)
 
     async def _taking(
         self, past: "HistorySession", then: "Callable[[AgentInfo], Awaitable[None]] | None"

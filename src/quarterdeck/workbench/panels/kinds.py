@@ -1,14 +1,14 @@
 """The kinds of panels there are, by the name that layouts use."""
 
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
+
+from msgspec import Struct
 
 __all__ = ["KINDS", "PanelKind"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PanelKind:
+class PanelKind(Struct, frozen=True, kw_only=True):
     """A kind of panel, before its code is imported."""
 
     name: str
@@ -79,6 +79,11 @@ _ALL: tuple[PanelKind, ...] = (
         target="notebook:NotebookPanel",
     ),
     PanelKind(
+        name="plan",
+        help='a run of a plan, its tasks, times and costs; options: {"run": NAME}',
+        target="plan:PlanPanel",
+    ),
+    PanelKind(
         name="review",
         help='what an agent changed; options: {"agent": NAME, "file": PATH, "turn": N}',
         target="review.panel:ReviewPanel",
@@ -110,7 +115,7 @@ _ALL: tuple[PanelKind, ...] = (
     ),
     PanelKind(
         name="usage",
-        help='tokens, cost and context; options: {"by": "agent", "model" or "day"}',
+        help='what agents used, budgets; options: {"by": "agent", "day", …, "period": "month"}',
         target="usage:UsagePanel",
     ),
 )

@@ -5,7 +5,6 @@ rest of the workbench it posts as a message; what it shows comes from a store or
 mountable alone: ``SomePanel(context, options, id="x")`` in any Textual application.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from msgspec import Struct
@@ -41,33 +40,42 @@ class Panel(Widget):
     has_head: ClassVar[bool] = True
     """Whether a line with its title is put above it; False: its first line says what it is."""
 
-    @dataclass
     class AgentWanted(Message):
         """Show an agent, and go to a record of it if one is named."""
 
-        session: "SessionId"
-        seq: int | None = None
+        def __init__(self, session: "SessionId", seq: int | None = None) -> None:
+            super().__init__()
+            self.session = session
+            self.seq = seq
 
-    @dataclass
     class FileWanted(Message):
         """Show a file; the path is absolute."""
 
-        path: str
-        line: int | None = None
-        how: Literal["view", "edit", "diff", "tail"] = "view"
+        def __init__(
+            self,
+            path: str,
+            line: int | None = None,
+            how: Literal["view", "edit", "diff", "tail"] = "view",
+        ) -> None:
+            super().__init__()
+            self.path = path
+            self.line = line
+            self.how: Literal["view", "edit", "diff", "tail"] = how
 
-    @dataclass
     class CommandWanted(Message):
         """Run a command of the workbench, with the words after its name."""
 
-        command: str
-        words: str = ""
+        def __init__(self, command: str, words: str = "") -> None:
+            super().__init__()
+            self.command = command
+            self.words = words
 
-    @dataclass
     class Renamed(Message):
         """The panel's title is another now."""
 
-        panel: "Panel"
+        def __init__(self, panel: "Panel") -> None:
+            super().__init__()
+            self.panel = panel
 
     class Altered(Message):
         """What it remembers is another now: kept over a restart from here on."""

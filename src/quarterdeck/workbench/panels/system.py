@@ -28,7 +28,7 @@ from ..rendering.lines import Line, clip
 from ..sanitize import sanitize_line
 from .components import HeadLine, PanelPage, PolledPanel, empty_lines
 from .panel import NoOptions
-from .usage import draw_gauge
+from .usage_model import draw_gauge
 
 __all__ = [
     "MachineSample",

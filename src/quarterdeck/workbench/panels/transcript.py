@@ -10,8 +10,9 @@ from textual.app import ComposeResult
 
 from quarterdeck.version import __version__
 from quarterdeck.wire.decoders import convert
+from quarterdeck.wire.ids import SessionId
 
-from ..rendering.lines import Line, plain, wrap
+from ..rendering.lines import Line, flow, plain, wrap
 from ..sanitize import sanitize_text
 from ..stores.transcript import TranscriptSpot
 from ..widgets.bars import AgentBar
@@ -21,11 +22,16 @@ from .panel import Panel, PanelOptions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from quarterdeck.wire.ids import SessionId
-
     from ..feed import HostState
 
-__all__ = ["AgentOptions", "TranscriptPanel", "empty_lines", "unknown_agent_lines"]
+__all__ = [
+    "AgentOptions",
+    "TranscriptPanel",
+    "empty_lines",
+    "free_lines",
+    "ready_lines",
+    "unknown_agent_lines",
+]
 
 
 class AgentOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,6 +39,8 @@ class AgentOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_field
 
     agent: str | None = None
     """Its name or session; None: the selected one, whichever that is."""
+    other: bool = False
+    """None of these, but one that is shown nowhere else: the first of the list; it stays."""
 
 
 class TranscriptPanel(Panel):
@@ -45,6 +53,7 @@ class TranscriptPanel(Panel):
     _saved_places: Mapping[str, TranscriptSpot] = MappingProxyType({})
     """Where transcripts were read in an earlier run, by session."""
 
+    _saved_agent: "SessionId | None" = None
     _is_ready = False
 
     def compose(self) -> ComposeResult:
@@ -60,6 +69,10 @@ class TranscriptPanel(Panel):
         self.transcript.clock = self.context.clock
         self._is_ready = True
         self._shown: SessionId | None = None
+        self._host = self.context.host
+        if self.options.other and self._saved_agent is not None:
+            self.context.places.put(str(self.id), self._saved_agent)
+        self._choose_agent()
         self._stops = [self.context.watch(self._changed), self.context.roster.watch(self._changed)]
         self.show(self.session)
 
@@ -67,6 +80,7 @@ class TranscriptPanel(Panel):
         """Let go of the stores."""
         for stop in self._stops:
             stop()
+        self.context.places.release(str(self.id))
 
     @property
     def title(self) -> str:
@@ -82,14 +96,31 @@ class TranscriptPanel(Panel):
     @property
     def follows(self) -> bool:
         """Whether it shows whichever agent is selected."""
-        return self.options.agent is None
+        return self.options.agent is None and not self.options.other
 
     @property
     def session(self) -> "SessionId | None":
         """See ``Panel``."""
-        if self.options.agent is None:
-            return self.context.shown
-        return self.context.find_session(self.options.agent)
+        if self.options.agent is not None:
+            return self.context.find_session(self.options.agent)
+        return self.context.places.get(str(self.id)) if self.options.other else self.context.shown
+
+    def show_started(self, session: "SessionId") -> None:
+        """Show an agent that was started from here; where another is shown, it is selected."""
+        if self.options.other and self.session is None:
+            self.context.places.put(str(self.id), session, is_new=True)
+            self.context.changed()
+        else:
+            self.context.select(session)
+
+    def _choose_agent(self) -> None:
+        """Find the agent to show, where that is one which is shown nowhere else."""
+        context, before = self.context, self.session
+        is_decided = context.shown is not None or context.is_home
+        if self.options.other and self.options.agent is None and is_decided:
+            context.places.choose(str(self.id), context.roster, context.shown)
+            if self.session != before:
+                self.post_message(self.Altered())
 
     def change(self, options: AgentOptions) -> bool:
         """See ``Panel``: shows another agent."""
@@ -152,12 +183,15 @@ class TranscriptPanel(Panel):
     def remember(self) -> dict[str, Any]:
         """See ``Panel``: where it is read, unless that is at the end."""
         places = self.transcript.places.remember() if self._is_ready else self._saved_places
-        return {"read": {session: list(spot) for session, spot in places.items()}} if places else {}
+        read = {"read": {one: list(spot) for one, spot in places.items()}} if places else {}
+        agent = self.session if self._is_ready else self._saved_agent
+        return {**read, "agent": agent} if self.options.other and agent is not None else read
 
     def recall(self, state: dict[str, Any]) -> None:
         """See ``Panel``."""
         with suppress(msgspec.ValidationError):
             self._saved_places = convert(state.get("read", {}), dict[str, TranscriptSpot])
+            self._saved_agent = convert(state.get("agent"), SessionId | None)
 
     def go_to(self, seq: int) -> None:
         """Show a record of the transcript, if its view can do that."""
@@ -176,10 +210,14 @@ class TranscriptPanel(Panel):
         width = max(20, self.transcript.size.width - 2)
         context = self.context
         store = self.transcript.store
-        if store is not None and not store.is_loaded:
-            self.transcript.empty = []  # its first page is on its way
+        if store is not None and context.roster.find(self._shown) is not None:
+            self.transcript.empty = ready_lines(self.kind, width)  # once its first page is read
+        elif store is not None and not store.is_loaded:
+            self.transcript.empty = []
         elif self.options.agent is not None and context.roster.is_known:
             self.transcript.empty = unknown_agent_lines(self.options.agent, width)
+        elif self.options.other and context.roster.is_known and context.host == "connected":
+            self.transcript.empty = free_lines(self.kind, width)
         else:
             self.transcript.empty = empty_lines(context.host, context.host_reason, width)
         self.transcript.refresh()
@@ -189,6 +227,11 @@ class TranscriptPanel(Panel):
         self.show_hints()
 
     def _changed(self) -> None:
+        self._choose_agent()
+        was, self._host = self._host, self.context.host
+        store = self.transcript.store
+        if self._host == "connected" != was and store is not None:
+            self.transcript.images.want_again(store)
         if self.session != self._shown:
             self.show(self.session)
         else:
@@ -224,6 +267,26 @@ def empty_lines(state: "HostState", reason: str, width: int) -> list[Line]:
     if reason and state != "failed":
         lines += [(), *(plain(line, "faint") for line in sanitize_text(reason).split("\n"))]
     return [part for line in lines for part in (wrap(line, width) if line else [()])]
+
+
+def ready_lines(kind: str, width: int) -> list[Line]:
+    """The lines of an agent that has no prompt so far."""
+    if kind != "chat":
+        return wrap(plain("No prompt so far.", "faint"), width)
+    keys = (("@", "a file"), ("/", "a command"), ("!", "your shell"), ("#", "a note"))
+    hints = [((key, "key"), (f" {what}", "faint")) for key, what in keys]
+    return [
+        *wrap(plain("Ready. Type a task below and press enter.", "text"), width),
+        *flow(hints, width),
+    ]
+
+
+def free_lines(kind: str, width: int) -> list[Line]:
+    """The lines of a panel for an agent that is shown nowhere else, while there is none."""
+    keys = [(("ctrl+t", "key"), (" start an agent", "faint"))]
+    if kind == "chat":
+        keys.append((("enter", "key"), (" start one with a task", "faint")))
+    return [*wrap(plain("The next agent appears here.", "text"), width), *flow(keys, width)]
 
 
 def unknown_agent_lines(agent: str, width: int) -> list[Line]:

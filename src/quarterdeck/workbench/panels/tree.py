@@ -212,7 +212,7 @@ class TreePanel(PolledPanel):
     def _filter(self, words: str) -> None:
         self.words = words
         if words and self._found is None:
-            self.run_worker(self._find(), group="find", exclusive=True)
+            self.run_worker(self._find, group="find", exclusive=True)
         self._update()
         if words:
             self.picker.place(next(iter(self._rows), None))

@@ -5,11 +5,11 @@ where a binding counts.
 import re
 import tomllib
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 
 from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.errors import QuarterdeckError
@@ -83,8 +83,7 @@ class KeyBindingError(QuarterdeckError):
     """A key, or the file of keys, that cannot be used; the message says why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyBinding:
+class KeyBinding(Struct, frozen=True, kw_only=True):
     """A key and the command that it does."""
 
     key: str

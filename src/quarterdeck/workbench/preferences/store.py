@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.errors import QuarterdeckError
@@ -61,8 +60,7 @@ class SavedPreferences(Struct, kw_only=True):
     """How often the home screen was shown; chooses its tip."""
 
 
-@dataclass(kw_only=True)
-class Preferences:
+class Preferences(Struct, kw_only=True, eq=False):
     """What was chosen, and where to keep it."""
 
     places: "Places | None" = None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from msgspec import field, structs
+from msgspec import field
 
 from ..layout import edit
 from ..layout.spec import Layout, PanelNode, describe_format, dump_layout, panels_of, parse_layout
@@ -239,21 +239,8 @@ async def _load_layout(controller: ScreenController, arguments: _Named) -> Any:
     layout = await asyncio.to_thread(
         controller.app.layouts.load, arguments.name, controller.app.kinds
     )
-    if arguments.name == "grid":
-        layout = _with_agents(
-            layout, [agent.session for agent in controller.app.context.roster.agents]
-        )
     await _show(controller, layout, tab=0, is_base=True, force=arguments.force)
     return {"panels": [panel.id for panel in panels_of(layout)]}
-
-
-def _with_agents(layout: Layout, sessions: list[str]) -> Layout:
-    """Give each chat that has none an agent of its own, as far as there are some."""
-    for node in list(panels_of(layout)):
-        if node.widget == "chat" and not node.options and sessions:
-            own = structs.replace(node, options={"agent": sessions.pop(0)})
-            layout = edit.replace_panel(layout, node.id, own)
-    return layout
 
 
 async def _save_layout(controller: ScreenController, arguments: _Save) -> Any:
@@ -281,13 +268,13 @@ async def _show(
     is_base: bool = False,
     force: bool = False,
 ) -> None:
-    """Apply a layout; the focus stays if its panel does."""
+    """Apply a layout; the focus stays if its panel does, else it is where it was in the tab."""
     view = controller.app.main.view
     before = view.current
     await view.apply(layout, tab=tab, is_base=is_base, force=force and controller.is_person)
     known = {panel.id for panel in panels_of(view.root)}
     if controller.may_focus or before not in known:
-        view.enter(before if before in known else None)
+        view.enter(before if before in known else view.current)
 
 
 # Tabs and panels

@@ -5,9 +5,9 @@ never below ``LEAST_WORDS`` cells while another column could go.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from rich.cells import cell_len
 
 from quarterdeck.wire.clock import format_local_time
@@ -17,10 +17,12 @@ from quarterdeck.wire.terminal_text import count, format_age
 from ..sanitize import sanitize_line
 from ..stores.roster import BUCKETS, RosterStore, state_symbol
 from . import glyphs
+from .budget_text import LEVEL_LOOKS, format_budget_use
 from .lines import Line, Span, clip
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.api import AgentInfo, InboxItem
+    from quarterdeck.fleet.budgets.api import BudgetRow
 
     from ..stores.checkouts import Checkout
 
@@ -53,11 +55,10 @@ _BAR = 5
 _LONGEST = {"name": 20, "kind": 12, "model": 24, "branch": 28}
 """Cells that a column may grow to with what is in it."""
 _LONGEST_NARROW_NAME = 12
-_MEASURED = ("time", "changes", "context", "cost")
+_MEASURED = ("time", "changes", "context", "budget", "cost")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentRow:
+class AgentRow(Struct, frozen=True, kw_only=True):
     """What a row is made of."""
 
     agent: "AgentInfo"
@@ -67,10 +68,11 @@ class AgentRow:
     checkout: "Checkout | None" = None
     requests: "Sequence[InboxItem]" = ()
     """What it waits for a person with, oldest first."""
+    budget: "BudgetRow | None" = None
+    """The fullest of those that are for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentColumn:
+class AgentColumn(Struct, frozen=True, kw_only=True):
     """A column; ``width`` is in cells."""
 
     name: str
@@ -132,6 +134,18 @@ def _cost(row: AgentRow) -> str:
     return format_money(cost.amount, cost.currency) if cost else glyphs.UNKNOWN
 
 
+def _budget(row: AgentRow) -> str:
+    """How much of its budget is used, with the sign of its level."""
+    if row.budget is None:
+        return ""
+    return f"{LEVEL_LOOKS[row.budget.level][0]} {format_budget_use(row.budget)}".lstrip()
+
+
+def _budget_role(row: AgentRow) -> str:
+    is_noted = row.budget is not None and row.budget.level is not None
+    return LEVEL_LOOKS[row.budget.level][2] if row.budget is not None and is_noted else "faint"
+
+
 def _request(row: AgentRow) -> str:
     """What a person has to decide, in words; empty: nothing that we know."""
     if not row.requests:
@@ -181,6 +195,7 @@ COLUMNS = {
         AgentColumn(
             name="context", width=_BAR + 6, text=lambda r: draw_context(r.agent), is_right=True
         ),
+        AgentColumn(name="budget", width=6, text=_budget, is_right=True),
         AgentColumn(name="cost", width=7, text=_cost, is_right=True),
         AgentColumn(
             name="tokens", width=6, text=lambda r: count(r.agent.usage.total), is_right=True
@@ -194,19 +209,23 @@ COLUMNS = {
 _NEEDED = ("name", "doing", "time")
 _BY_WORTH = ("activity", "state", "context", "cost", "changes", "kind", "model", "branch", "tokens")
 """Which come first where there is room."""
-_SOMETIMES = ("conflicts", "plan")
+_SOMETIMES = ("conflicts", "plan", "budget")
 """Only where some agent has something there."""
 
 
 def find_urgent_columns(
-    agents: "Iterable[AgentInfo]", roster: RosterStore | None = None
+    agents: "Iterable[AgentInfo]", roster: RosterStore | None = None, *, budgets: bool = False
 ) -> tuple[str, ...]:
-    """Columns that come before others, because some agent has something there."""
+    """Columns that come before others, because some agent has something there.
+
+    ``budgets``: some agent has a budget.
+    """
     known = list(agents)
     conflicts = ("conflicts",) if any(map(_is_in_conflict, known)) else ()
     has_plan = roster is not None and any(roster.activity(one.session).plan for one in known)
     trees = ("changes", "branch") if any(agent.worktree for agent in known) else ()
-    return (*conflicts, *(("activity", "plan") if has_plan else ()), *trees)
+    limits = ("budget",) if budgets else ()
+    return (*conflicts, *(("activity", "plan") if has_plan else ()), *limits, *trees)
 
 
 def measure_columns(rows: Iterable[AgentRow]) -> dict[str, int]:
@@ -317,7 +336,9 @@ def agent_line(
             text = _state_and_doing(row, "changes" in names)
         if column.name == "doing" and "conflicts" not in names and (sign := _conflicts(row)):
             text = f"{sign}  {text}"
-        own = {"name": "strong", "state": role}.get(column.name, column.role)
+        own = {"name": "strong", "state": role, "budget": _budget_role(row)}.get(
+            column.name, column.role
+        )
         spans += [(_cell(text, cells, column.is_right), own), (" ", "text")]
     return clip(tuple(spans[:-1]), width)
 
@@ -337,7 +358,7 @@ def agent_card(row: AgentRow, width: int, wide: Mapping[str, int] | None = None)
         (" " + _cell(_activity(row), BUCKETS) if has_activity else "", "running"),
         (" " + _cell(_elapsed(row), sizes["time"], True), "faint"),
     ]
-    figures = {name: sizes[name] for name in ("cost", "context", "changes")}
+    figures = {name: sizes[name] for name in ("budget", "cost", "context", "changes")}
     figures["activity"] = 0 if has_activity else BUCKETS
     return [clip(tuple(first), width), _card_figures(row, width, figures)]
 
@@ -353,7 +374,7 @@ def _card_figures(row: AgentRow, width: int, sizes: Mapping[str, int]) -> Line:
             continue
         room -= size + 1
         text = COLUMNS[name].text(row)
-        role = "running" if name == "activity" else "faint"
+        role = {"activity": "running", "budget": _budget_role(row)}.get(name, "faint")
         figures.insert(0, (" " + _cell("" if text == glyphs.UNKNOWN else text, size, True), role))
     spans: list[Span] = [("  ", "text")]
     used = 0

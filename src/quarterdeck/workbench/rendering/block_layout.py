@@ -6,8 +6,9 @@ are kept for one width.
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from ..stores.blocks import (
     Block,
@@ -40,8 +41,7 @@ _STEP: Span = ("  ", "text")
 """Stands before the calls of a run that is unfolded."""
 
 
-@dataclass(slots=True, eq=False)
-class _Item:
+class _Item(Struct, eq=False):
     """A piece at its place."""
 
     group: "_Group"
@@ -52,8 +52,7 @@ class _Item:
     lines: list[Line] | None = None
 
 
-@dataclass(slots=True, eq=False)
-class _Group:
+class _Group(Struct, eq=False):
     """The pieces of a block; a long one is split when someone looks at it."""
 
     block: ShownBlock
@@ -64,18 +63,25 @@ class _Group:
     before: Line = ()
     """Stands before each of its lines."""
     items: list[_Item] = field(default_factory=list["_Item"])
+    _had_gap: bool = False
 
-    def update(self, width: int) -> None:
-        """Take the block as it is now."""
+    def update(self, width: int) -> int:
+        """Take the block as it is now; how many items from the first on stayed as they were."""
         width = self.room(width)
+        stable = 0
         if self.is_open or not is_long_block(self.block):
             self.pieces.update()
             pieces = self.pieces.items
+            if self.has_gap == self._had_gap and self._is_beginning(stable := self.pieces.stable):
+                pieces = pieces[stable:]
+            else:
+                stable = 0
         else:
             pieces = [BlockPiece(self.block)]
-        known = {id(item.piece): item for item in self.items}
-        items: list[_Item] = []
-        for at, piece in enumerate(pieces):
+        self._had_gap = self.has_gap
+        known = {id(item.piece): item for item in self.items[stable:]}
+        items = self.items[:stable]
+        for at, piece in enumerate(pieces, stable):
             has_gap = self.has_gap if not at else piece.has_gap
             item = known.get(id(piece))
             if item is None:
@@ -85,6 +91,13 @@ class _Group:
             items.append(item)
         self.items = items
         self.version = self.block.version
+        return stable
+
+    def _is_beginning(self, count: int) -> bool:
+        """Whether that many of the pieces are those of the items that are there."""
+        if not 0 < count <= len(self.items):
+            return False
+        return self.items[count - 1].piece is self.pieces.items[count - 1]
 
     def room(self, width: int) -> int:
         """The cells for its lines."""
@@ -283,23 +296,32 @@ class BlockLayout:
             return
         start, first = changed
         items = sum(len(group.items) for group in self._groups[:first])
-        known = {id(group.block): group for group in self._groups[first:]}
+        old = self._groups[first:]
+        known = {id(group.block): group for group in old}
+        moved: int | None = None
+        """The first item that is not where it was."""
         del self._groups[first:]
         del self._items[items:]
         before = self._groups[-1].block if self._groups else None
         for block, prefix in self._shown.arrange(blocks, start, first):
             group = known.get(id(block)) or _Group(block, BlockPieces(block))
-            has_gap = needs_gap(before, block)
+            above = self._groups[-1] if self._groups else None
+            is_first = above is not None and len(prefix) > len(above.before)
+            has_gap = needs_gap(before, block) and not is_first  # right below its card
             if group.before != prefix:
                 group.before, group.items, group.pieces = prefix, [], BlockPieces(block)
                 group.version = -1
+            stable, at = len(group.items), len(self._groups) - first
+            is_there = at < len(old) and old[at] is group
             if group.version != block.version or group.has_gap != has_gap:
                 group.has_gap = has_gap
-                group.update(self.width)
+                stable = group.update(self.width)
+            if moved is None and (not is_there or stable < len(group.items)):
+                moved = len(self._items) + (stable if is_there else 0)
             self._groups.append(group)
             self._items += group.items
             before = block
-        self._dirty(items)
+        self._dirty(len(self._items) if moved is None else moved)
 
     def open(self, at: int) -> None:
         """Split the block at a place if it is long; places after it may be others then."""

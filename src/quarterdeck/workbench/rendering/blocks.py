@@ -52,9 +52,9 @@ _MOST_EDITS = 200
 
 
 def needs_gap(before: ShownBlock | None, block: ShownBlock) -> bool:
-    """Whether an empty line parts a block from the one before."""
+    """Whether an empty line parts a block from the one before, or from the head above it."""
     if before is None:
-        return False
+        return isinstance(block, PromptBlock)  # on the same ground as the head
     if _is_persons(before) is not _is_persons(block):
         return True
     return not (_is_small(before) and _is_small(block))
@@ -259,12 +259,18 @@ def _end(block: EndBlock, width: int) -> list[Line]:
     if block.edits:
         facts += [_fact(_files(block)), (("alt+v", "key"), (" review", "faint"))]
     if block.stop != "end_turn" or block.reason:
-        is_bad = block.stop in ("failed", "refusal")
-        sign, role = _NOTE_SIGNS["error" if is_bad else "warning"]
-        ending = f"{sign} the turn ended: {block.stop.replace('_', ' ')}"
+        ending, role = _describe_stop(block.stop)
         ending += f": {sanitize_text(block.reason)}" if block.reason else ""
         facts.insert(0, ((ending, role),))
     return flow(facts or [_fact("done")], min(width, READING_WIDTH), (" · ", "faint"))
+
+
+def _describe_stop(stop: str) -> tuple[str, str]:
+    """How a turn ended, with its sign and its role."""
+    if stop == "cancelled":
+        return f"{glyphs.STOPPED} interrupted", "faint"
+    sign, role = _NOTE_SIGNS["error" if stop in ("failed", "refusal") else "warning"]
+    return f"{sign} the turn ended: {stop.replace('_', ' ')}", role
 
 
 def _fact(words: str) -> Line:

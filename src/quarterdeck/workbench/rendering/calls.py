@@ -69,6 +69,7 @@ _SUMMARY = re.compile(
     r"|^(?:OK|FAILED|FAIL|PASS)\b|\bnothing to commit\b",
     re.IGNORECASE,
 )
+_WIDE_GAP = re.compile(r"(?<=\S) {4,}")
 _ORDERS = ("command", "cmd", "script")
 _PATCH = re.compile(r"\A(?:diff --git |--- |@@ |\*\*\* Begin Patch)", re.MULTILINE)
 _TASKS = frozenset(("task", "agent", "spawn_agent", "subagent"))
@@ -210,6 +211,8 @@ def _result(block: ToolBlock) -> Line:
     """What came of a call, in a few words."""
     if block.is_asking:
         return (("needs permission", "asking"),)
+    if block.is_interrupted or _ended_with_its_turn(block):
+        return (("interrupted", "faint"),)
     if block.diffs and block.status != "failed":
         shown = block.diffs[:_MOST_DIFFS]
         more = " and more" if len(block.diffs) > _MOST_DIFFS else ""
@@ -223,6 +226,12 @@ def _result(block: ToolBlock) -> Line:
         spans += [("  ", "text")] if spans and words else []
         spans += [(words, "text" if exit_ else "faint")] if words else []
     return tuple(spans)
+
+
+def _ended_with_its_turn(block: ToolBlock) -> bool:
+    """Whether an agent gave a call up for no other reason than that its turn was interrupted."""
+    is_given_up = block.status == "cancelled" and not block.is_persons
+    return is_given_up and not block.decision and not block.reason
 
 
 def _outcome(block: ToolBlock) -> str:
@@ -280,7 +289,10 @@ def _last_lines(text: str, most: int, width: int, but: str = "") -> Iterator[Lin
     end = sanitize_text(text[-_TAIL:].rstrip())
     lines = [line for line in end.split("\n") if line.strip("-=_* ") and not (but and but in line)]
     for line in lines[-most:]:
-        yield clip(plain(line[:_LONGEST_LINE], "terminal"), width)
+        shown = plain(line[:_LONGEST_LINE], "terminal")
+        if width_of(shown) > width:  # what a program put at the right edge of its own screen
+            shown = plain(_WIDE_GAP.sub("  ", line[:_LONGEST_LINE]), "terminal")
+        yield clip(shown, width)
 
 
 def _fold(lines: Iterator[Line], most: int, total: int) -> Iterator[Line]:

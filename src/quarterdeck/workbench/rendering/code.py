@@ -1,9 +1,9 @@
 """Source code as lines with roles, and the language of a file."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
-from .lines import Line, plain
+from .lines import Line, Span, plain, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LONGEST",
     "MOST_HIGHLIGHTED",
+    "code_lines",
     "find_file_language",
     "highlight_code",
     "highlight_file",
@@ -21,6 +22,7 @@ __all__ = [
 LONGEST = 20_000
 """Characters; longer code is shown without, because reading it takes time."""
 
+_BEFORE: Span = ("  ", "code")
 _ROLES = (
     ("Token.Comment", "code-comment"),
     ("Token.Keyword", "code-keyword"),
@@ -50,6 +52,13 @@ def highlight_code(source: str, language: str, *, longest: int = LONGEST) -> lis
             lines[-1].append((first, role))
         lines.extend([(line, role)] if line else [] for line in others)
     return [tuple(line) for line in lines]
+
+
+def code_lines(lines: Iterable[Line], width: int, indent: int = 0) -> list[Line]:
+    """Lines of code as they stand in a message; ``indent``: cells of the list that they are in."""
+    before: Line = ((" " * indent, "text"), _BEFORE) if indent else (_BEFORE,)
+    room = max(1, width - 2 - indent)
+    return [(*before, *part) for line in lines for part in wrap(line, room)]
 
 
 def _lexer(language: str) -> "Lexer | None":

@@ -30,6 +30,9 @@ _LABEL = 13
 _NARROW = 60
 """Cells below which labels stand above what they name."""
 _WIDEST = 120
+_BESIDE = 150
+"""Cells from which on what changed stands beside what can be chosen."""
+_SIDE = 60
 _OFFERED = 2
 """Agents that are not here and whose way to get them is shown."""
 _NAMED_KEYS = 3
@@ -56,7 +59,37 @@ class HomePage:
     """The step of the first run that is next; None: it is over."""
     done: frozenset[str] = frozenset()
     """Steps that are done."""
-    tip: str = ""
+    tips: Sequence[str] = ()
+    """What is worth knowing; as many are shown as there is room for."""
+    keys: Sequence[tuple[str, str]] = ()
+    """The keys that matter most, and what each does."""
+    height: int = 0
+    """Lines for all of it; where there is room, more is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Detail:
+    """How much of each part is shown."""
+
+    recent: int
+    has_all_tasks: bool
+    commits: int
+    files: int
+    tips: int
+    has_rows: bool = False
+    """Each agent has a line of its own, and the keys are listed."""
+
+
+_DETAILS = (
+    _Detail(9, True, 5, 8, 4, has_rows=True),
+    _Detail(9, True, 5, 5, 4),
+    _Detail(9, True, 4, 3, 2),
+    _Detail(7, True, 3, 3, 2),
+    _Detail(5, True, 3, 0, 2),
+    _Detail(5, True, 0, 0, 1),
+    _Detail(5, False, 0, 0, 1),
+)
+"""From much to little; the first that there is room for counts, else the last."""
 
 
 def head_line(page: HomePage, width: int) -> Line:
@@ -87,23 +120,54 @@ def _shorten_path(path: str, width: int) -> str:
 
 
 def home_lines(page: HomePage, width: int) -> list[KeyedLine]:
-    """All lines below the head; the more important, the higher."""
-    wide = min(width, _WIDEST)
+    """All lines below the head; the more important, the higher, and the less the less room."""
+    lines: list[KeyedLine] = []
+    for detail in _DETAILS:
+        lines = _arrange(page, width, detail)
+        if len(lines) <= page.height:
+            break
+    return [(key, clip(((" ", "text"), *line), width)) for key, line in lines]
+
+
+def _arrange(page: HomePage, width: int, detail: _Detail) -> list[KeyedLine]:
+    is_beside = width >= _BESIDE and page.step is None
+    wide = min(width - _SIDE - 4 if is_beside else width, _WIDEST)
+    narrow = _SIDE if is_beside else wide
     parts: list[list[KeyedLine]] = []
     if page.step is not None:
         parts.append(list(_steps(page, wide)))
-    parts.append(list(_found(page, wide)))
-    parts.append(list(_recent(page, wide)))
-    parts.append(list(_starts(page, wide)))
-    hint = "Type a task and press enter. To choose here: ↑ and a key, or alt and the key."
-    parts.append([("", line) for line in wrap(plain(hint, "faint"), wide - 2)])
-    if page.tip:
-        tip = wrap(plain(f"tip: {sanitize_line(page.tip, 200)}", "faint"), wide - 2)
-        parts[-1] += [("", line) for line in tip]
+    parts.append(list(_found(page, wide, has_rows=detail.has_rows)))
+    parts.append(list(_recent(page, wide, detail.recent)))
+    parts.append(list(_starts(page, wide, has_all=detail.has_all_tasks)))
+    side = [list(_files(page, narrow, detail.files)), list(_commits(page, narrow, detail.commits))]
+    tips = list(_tips(page, narrow, detail.tips))
+    hint: list[KeyedLine] = [("", line) for line in wrap(plain(_HINT, "faint"), wide - 2)]
+    if is_beside:
+        side += [tips, list(_key_rows(page)) if detail.has_rows else []]
+        return _put_beside(_join([*parts, hint]), _join(side), wide)
+    last = [[*hint, *tips]] if detail.tips == 1 else [tips, hint]
+    return _join([*parts, *side, *last])
+
+
+_HINT = "Type a task and press enter. To choose here: ↑ and a key, or alt and the key."
+
+
+def _join(parts: Iterable[list[KeyedLine]]) -> list[KeyedLine]:
     lines: list[KeyedLine] = []
     for part in parts:
         lines += [("", ())] * bool(lines and part) + part
-    return [(key, clip(((" ", "text"), *line), width)) for key, line in lines]
+    return lines
+
+
+def _put_beside(left: list[KeyedLine], right: list[KeyedLine], wide: int) -> list[KeyedLine]:
+    """What can be chosen at the left, and what is only to be read at the right."""
+    lines: list[KeyedLine] = []
+    for at in range(max(len(left), len(right))):
+        key, line = left[at] if at < len(left) else ("", ())
+        beside = right[at][1] if at < len(right) else ()
+        gap = max(0, wide - width_of(line))
+        lines.append((key, (*line, (" " * gap, "text"), ("  ", "text"), *beside)))
+    return lines
 
 
 def _row(label: str, spans: Sequence[Span], width: int, key: str = "") -> Iterator[KeyedLine]:
@@ -127,17 +191,17 @@ def _label(label: str, inner: Iterable[Line], width: int, key: str = "") -> Iter
 # What is here
 
 
-def _found(page: HomePage, width: int) -> Iterator[KeyedLine]:
+def _found(page: HomePage, width: int, *, has_rows: bool) -> Iterator[KeyedLine]:
     found = page.discovery.found
     if found is None:
         yield from _row("Agents here", [("looking …", "faint")], width)
     else:
-        yield from _agents(found, width)
+        yield from _agents(found, width, has_rows=has_rows)
         yield from _keys(found, width)
     yield from _trust(page.discovery.trust, page.step, width)
 
 
-def _agents(found: "MachineDiscovery", width: int) -> Iterator[KeyedLine]:
+def _agents(found: "MachineDiscovery", width: int, *, has_rows: bool) -> Iterator[KeyedLine]:
     here = [agent for agent in found.agents if agent.is_here]
     missing = [agent for agent in found.agents if not agent.is_here]
     items: list[Sequence[Span]] = [_agent(agent) for agent in here]
@@ -147,7 +211,8 @@ def _agents(found: "MachineDiscovery", width: int) -> Iterator[KeyedLine]:
     more = len(missing) - len(offered)
     if more > 0:
         items.append(((f"+ {more} more  ", "faint"), ("a", "key")))
-    yield from _label("Agents here", flow(items, _row_width(width)), width, "a")
+    lines = list(map(tuple, items)) if has_rows else flow(items, _row_width(width))
+    yield from _label("Agents here", lines, width, "a")
     for agent in offered:
         get = sanitize_line(agent.install, 200)
         title = sanitize_line(agent.title, 40)
@@ -190,11 +255,12 @@ def _trust(
 # What can be continued
 
 
-def _recent(page: HomePage, width: int) -> Iterator[KeyedLine]:
-    if page.recent:
+def _recent(page: HomePage, width: int, most: int) -> Iterator[KeyedLine]:
+    shown = page.recent[:most]
+    if shown:
         yield "", plain("Continue", "faint")
-        agent_size = min(10, max(cell_len(one.agent) for one in page.recent))
-        for number, one in enumerate(page.recent, 1):
+        agent_size = min(10, max(cell_len(one.agent) for one in shown))
+        for number, one in enumerate(shown, 1):
             yield str(number), _recent_line(number, one, page.now, agent_size, width)
     elif page.home.past is None:
         yield from _row("Continue", [("looking for earlier sessions …", "faint")], width)
@@ -244,7 +310,7 @@ def _cell(text: str, width: int) -> str:
 # What to begin with
 
 
-def _starts(page: HomePage, width: int) -> Iterator[KeyedLine]:
+def _starts(page: HomePage, width: int, *, has_all: bool) -> Iterator[KeyedLine]:
     found, project = page.discovery.found, page.home.project
     can_work = found is None or bool(found.keys) or any(one.is_here for one in found.agents)
     tasks: list[tuple[str, str]] = []
@@ -252,10 +318,67 @@ def _starts(page: HomePage, width: int) -> Iterator[KeyedLine]:
         tasks.append(("f", "fix a failing test"))
         if project is not None and project.changed:
             tasks.append(("r", "review my uncommitted changes"))
+        tasks += _MORE_TASKS if has_all else ()
     tasks.append(("d", "demo: two agents fix a project in a minute, no key needed"))
     yield "", plain("Start with", "faint")
     for key, words in tasks:
         yield key, clip(((f"{key}  ", "key"), (words, "text")), width - 2)
+
+
+_MORE_TASKS = (
+    ("e", "explain this project: what it does, how it is built"),
+    ("b", "look for bugs, worst first, and change nothing"),
+    ("t", "write tests for what has none"),
+)
+
+
+# What changed
+
+
+def _files(page: HomePage, width: int, most: int) -> Iterator[KeyedLine]:
+    project = page.home.project
+    if project is None or not project.changed or not project.files or not most:
+        return
+    yield "", plain(f"Uncommitted  {project.changed}", "faint")
+    for letter, path in project.files[:most]:
+        name: Span = (sanitize_line(path, 200), "text")
+        yield "", clip(((f"{sanitize_line(letter, 1):<3}", "faint"), name), width - 2)
+    if (left := project.changed - min(most, len(project.files))) > 0:
+        yield "", plain(f"{glyphs.CUT}  {left} more", "faint")
+
+
+def _commits(page: HomePage, width: int, most: int) -> Iterator[KeyedLine]:
+    commits = page.home.project.commits[:most] if page.home.project is not None else ()
+    if commits:
+        yield "", plain("Last commits", "faint")
+    for one in commits:
+        age = f" {format_since(one.time, page.now):>6}"
+        left: Line = ((f"{sanitize_line(one.id, 12)}  ", "faint"),)
+        room = max(1, width - 2 - width_of(left) - cell_len(age))
+        yield "", (*left, (_cell(sanitize_line(one.subject, 200), room), "text"), (age, "faint"))
+
+
+def _key_rows(page: HomePage) -> Iterator[KeyedLine]:
+    if page.keys:
+        yield "", plain("Keys", "faint")
+    size = max((cell_len(key) for key, _ in page.keys), default=0)
+    for key, does in page.keys:
+        yield "", ((f"{key:<{size}}  ", "key"), (does, "text"))
+
+
+def _tips(page: HomePage, width: int, most: int) -> Iterator[KeyedLine]:
+    shown = page.tips[:most]
+    if len(shown) == 1:
+        for line in wrap(plain(f"tip: {sanitize_line(shown[0], 200)}", "faint"), width - 2):
+            yield "", line
+        return
+    if shown:
+        yield "", plain("Good to know", "faint")
+    point = (f"{glyphs.POINT} ", "faint")
+    for tip in shown:
+        lines = wrap(plain(sanitize_line(tip, 200), "text"), width - 4)
+        for line in indented(lines, point, ("  ", "text")):
+            yield "", line
 
 
 # The first run

@@ -49,7 +49,8 @@ def _describe(image: "BlockImage") -> str:
     kind = str(image.facts) if image.facts.kind else ""
     name = image.name.rpartition("/")[2] if image.name.startswith("file:") else image.name
     words = [f"image {kind}".strip(), _format_size(image.size), sanitize_line(name, 200)]
-    problem = image.problem or _find_problem(image)
+    away = "not loaded while the host is away" if image.is_away else ""
+    problem = image.problem or _find_problem(image) or away
     return f" {BETWEEN} ".join(filter(None, [" ".join(filter(None, words)), problem]))
 
 

@@ -21,7 +21,9 @@ __all__ = [
     "LONGEST",
     "CodeText",
     "code_label",
+    "continue_markdown",
     "find_code",
+    "inline_spans",
     "is_markdown_loaded",
     "load_markdown",
     "markdown_lines",
@@ -155,16 +157,35 @@ def markdown_lines(source: str, width: int) -> list[Line]:
     if len(source) > LONGEST:
         width = min(width, READING_WIDTH)
         return [line for text in source.split("\n") for line in wrap([(text, "text")], width)]
-    page = _Page(width)
+    return continue_markdown(source, width, None)[0] or [()]
+
+
+def continue_markdown(source: str, width: int, number: int | None) -> tuple[list[Line], int | None]:
+    """The lines of a part of a message, and the number that an item after it has.
+
+    ``number``: the one of its first item, if it begins with one; None: as it is written.
+    """
+    page = _Page(width, number)
     page.write(_parser().parse(source))
-    return page.lines or [()]
+    return page.lines, page.number
+
+
+def inline_spans(source: str) -> list[Span]:
+    """The words of one line of Markdown with their roles."""
+    (token,) = _parser().parseInline(source)
+    return [
+        (" " if text == "\n" else text, role) for text, role in _spans(token.children or [], "")
+    ]
 
 
 class _Page:
     """Lines that grow token by token, with what stands before each: bullets, bars, numbers."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, number: int | None = None) -> None:
         self.lines: list[Line] = []
+        self.number: int | None = None
+        """The one that comes next in the list that ended last."""
+        self._given = number
         self._width = width
         self._before: list[Span] = []
         self._bullet: Span | None = None
@@ -208,9 +229,11 @@ class _Page:
                 self._numbers.append(None)
             case "ordered_list_open":
                 self._gap(token)
-                self._numbers.append(int(token.attrs.get("start", 1)))
+                given = self._given if not self.lines else None
+                self._given = None
+                self._numbers.append(int(token.attrs.get("start", 1)) if given is None else given)
             case "bullet_list_close" | "ordered_list_close":
-                self._numbers.pop()
+                self.number = self._numbers.pop()
             case "list_item_open":
                 number = self._numbers[-1]
                 mark = f"{glyphs.POINT} " if number is None else f"{number}. "

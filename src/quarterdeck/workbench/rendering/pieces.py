@@ -7,17 +7,20 @@ Markdown, 7 for code were measured); where nothing parts a text it is cut at the
 """
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Literal
+
+from msgspec import Struct, field
 
 from ..sanitize import sanitize_text
 from ..stores.blocks import PromptBlock, ShownBlock, TextBlock
 from . import glyphs
 from .blocks import block_lines, fill_prompt, guess_height, left_note
-from .code import highlight_code
+from .code import code_lines, highlight_code
 from .images import draw_images
-from .lines import READING_WIDTH, GrowingLines, Line, Span, indented, wrap
+from .lines import READING_WIDTH, Line, Span, indented, wrap
 from .markdown import code_label, markdown_lines
+from .open_text import LIST_ITEM, OpenText
 
 __all__ = ["LONGEST", "BlockPiece", "BlockPieces", "TextCut", "TextSplitter", "is_long_block"]
 
@@ -27,12 +30,11 @@ LONGEST = 4_000
 _LONGEST_CODE = 1_500
 _LEAST, _MANY = 1_000, 50
 """After so many pieces those that follow have at least so many characters, if there are."""
+_ITEM = re.compile(r"^([-+*]|\d{1,9}[.)]) +(?=\S)")
 _FENCE = re.compile(r"^( {0,3})(`{3,}(?=[^`]*$)|~{3,})(.*)$")
-_LIST = re.compile(r"^ {0,3}(?:[-+*]|\d{1,9}[.)])(?:\s|$)")
 
 
-@dataclass(frozen=True, slots=True)
-class TextCut:
+class TextCut(Struct, frozen=True):
     """A piece of a text."""
 
     kind: Literal["markdown", "code", "plain"]
@@ -43,6 +45,8 @@ class TextCut:
     """An empty line parts it from the piece before."""
     lexer: str = ""
     """The language of some code, in each of its pieces."""
+    indent: int = 0
+    """Cells that the list takes in which some code is."""
 
 
 class TextSplitter:
@@ -56,8 +60,10 @@ class TextSplitter:
         self._rest = ""
         self._fence: tuple[str, int, str] | None = None
         """How the code that is being read ends: its mark, its indent, its language."""
-        self._inner = ""
-        """The mark of a fence within a list."""
+        self._inner: tuple[str, int, str] | None = None
+        """The same of code within a list, while it is short."""
+        self._indent = 0
+        """Cells of the list that the code is in."""
         self._is_list = False
         self._is_blank = False
         """The last line was empty."""
@@ -70,9 +76,24 @@ class TextSplitter:
         return "\n".join([*self._lines, self._rest]) if self._lines else self._rest
 
     @property
-    def is_code(self) -> bool:
-        """Whether that is code."""
-        return self._fence is not None
+    def open_cut(self) -> TextCut:
+        """The same as a piece that ends here."""
+        if self._fence is None:
+            return TextCut("markdown", self.open, is_apart=not self._goes_on)
+        language = self._fence[2]
+        return TextCut(
+            "code",
+            self.open,
+            "" if self._goes_on else language,
+            is_apart=not self._goes_on,
+            lexer=language.split(" ")[0],
+            indent=self._indent,
+        )
+
+    @property
+    def is_nested_code(self) -> bool:
+        """Whether that ends in code within a list."""
+        return self._inner is not None
 
     def add(self, text: str) -> None:
         """Take what comes next."""
@@ -107,17 +128,27 @@ class TextSplitter:
     def _code(self, line: str, mark: str, indent: int, language: str) -> None:
         bare = line.strip()
         if bare.startswith(mark) and not bare.strip(mark[0]) and len(line) - len(line.lstrip()) < 4:
-            self._flush(is_last=True)
-            self._fence = None
+            self._end_code()
+            return
+        if self._indent and line[:1].strip():  # the list ends, and its code with it
+            self._end_code()
+            self._markdown(line)
             return
         self._put(line[min(indent, len(line) - len(line.lstrip(" "))) :])
         if self._size >= _LONGEST_CODE:
             self._flush()
 
+    def _end_code(self) -> None:
+        self._flush(is_last=True)
+        self._fence = None
+        if self._indent:  # the list goes on
+            self._goes_on = self._is_list = True
+            self._indent = 0
+
     def _markdown(self, line: str) -> None:
         fence = _FENCE.match(line)
-        if self._inner:
-            self._within(line, fence)
+        if self._inner is not None:
+            self._within(line, fence, self._inner)
         elif fence and not (self._is_list and fence[1]):
             self._flush()
             self._fence = (fence[2], len(fence[1]), fence[3].strip())
@@ -127,21 +158,30 @@ class TextSplitter:
         else:
             self._words(line)
             if fence:
-                self._inner = fence[2]
+                self._inner = fence[2], len(fence[1]), fence[3].strip()
 
-    def _within(self, line: str, fence: "re.Match[str] | None") -> None:
-        """A line of code in a list: it ends with its fence, or where the list ends."""
+    def _within(
+        self, line: str, fence: "re.Match[str] | None", inner: tuple[str, int, str]
+    ) -> None:
+        """A line of code in a list: it ends with its fence, or where the list ends.
+
+        Where it is long, the list with its beginning is a piece, and the code goes on in others.
+        """
         if line[:1].strip() and self._is_blank:
-            self._inner = ""
+            self._inner = None
             self._markdown(line)
             return
         self._put(line)
         self._is_blank = not line.strip()
-        if fence and fence[2].startswith(self._inner) and not fence[3].strip():
-            self._inner = ""
+        if fence and fence[2].startswith(inner[0]) and not fence[3].strip():
+            self._inner = None
+        elif self._size >= _LONGEST_CODE and line[:1] == " ":
+            self._indent = _measure_item(self._lines, inner[1])
+            self._flush()
+            self._fence, self._inner, self._goes_on = inner, None, True
 
     def _words(self, line: str) -> None:
-        item = _LIST.match(line) is not None and line[0] != " "
+        item = LIST_ITEM.match(line) is not None and line[0] != " "
         apart = self._is_blank and line[:1].strip() and not (item and self._is_list)
         if apart and self._size < _LEAST and len(self.done) > _MANY:
             self._is_list = False
@@ -172,11 +212,20 @@ class TextSplitter:
             self._goes_on = not is_last
             if text or apart:
                 info = language if apart else ""
-                self.done.append(TextCut("code", text, info, is_apart=apart, lexer=name))
+                cut = TextCut("code", text, info, apart, name, self._indent)
+                self.done.append(cut)
             return
         self._goes_on = False
         if text.strip():
             self.done.append(TextCut("markdown", text.strip("\n"), is_apart=apart))
+
+
+def _measure_item(lines: Sequence[str], indent: int) -> int:
+    """Cells before what is indented so far in the last item of a list; 0: it is in none."""
+    found = next(filter(None, map(_ITEM.match, reversed(lines))), None)
+    if found is None or len(found[0]) > indent:
+        return 0
+    return 2 if len(found[1]) == 1 else len(found[1]) + 1
 
 
 _SIGNS: dict[str, tuple[Span, str]] = {
@@ -186,8 +235,7 @@ _SIGNS: dict[str, tuple[Span, str]] = {
 }
 
 
-@dataclass(slots=True, eq=False)
-class BlockPiece:
+class BlockPiece(Struct, eq=False):
     """Some lines of a block; ``version`` counts its changes."""
 
     block: ShownBlock
@@ -200,7 +248,7 @@ class BlockPiece:
     has_images: bool = False
     """It is the images of the block, and nothing else."""
     version: int = 0
-    tail: "_Tail | None" = None
+    tail: OpenText | None = None
 
     @property
     def has_gap(self) -> bool:
@@ -250,40 +298,17 @@ def _cut_lines(cut: TextCut, width: int) -> list[Line]:
         return markdown_lines(cut.text, width)
     if cut.kind == "plain":
         return wrap([(cut.text, "text")], min(width, READING_WIDTH))
-    before: Span = ("  ", "code")
-    lines = code_label(cut.language, width)
-    for line in highlight_code(cut.text, cut.lexer):
-        lines += indented(wrap(line, width - 2), before, before)
-    return lines
+    coloured = highlight_code(cut.text, cut.lexer)
+    return code_label(cut.language, width) + code_lines(coloured, width, cut.indent)
 
 
-@dataclass(slots=True)
-class _Tail:
-    """The end of a message that is being written: wrapped as it comes, without any look."""
-
-    is_code: bool
-    text: str = ""
-    _growing: GrowingLines | None = None
-    _taken: int = 0
-
-    def lines(self, width: int) -> list[Line]:
-        """Its lines at this moment."""
-        room = width - 2 if self.is_code else min(width, READING_WIDTH)
-        if self._growing is None or self._growing.width != room:
-            self._growing = GrowingLines(room, "code" if self.is_code else "text")
-            self._taken = 0
-        self._growing.add(self.text[self._taken :])
-        self._taken = len(self.text)
-        lines = self._growing.lines
-        return list(indented(lines, ("  ", "code"), ("  ", "code"))) if self.is_code else lines
-
-
-@dataclass(slots=True)
-class BlockPieces:
+class BlockPieces(Struct):
     """The pieces of one block; those that are complete stay the same while it grows."""
 
     block: ShownBlock
     items: list[BlockPiece] = field(default_factory=list[BlockPiece])
+    stable: int = 0
+    """How many of them stayed as they were in the last update."""
     _splitter: TextSplitter = field(default_factory=TextSplitter)
     _taken: int = 0
     _tail: BlockPiece | None = None
@@ -291,7 +316,7 @@ class BlockPieces:
 
     def update(self) -> None:
         """Take the block as it is now."""
-        block = self.block
+        block, self.stable = self.block, 0
         if not is_long_block(block):
             self._single()
         elif isinstance(block, TextBlock) and block.kind == "message":
@@ -307,6 +332,7 @@ class BlockPieces:
     def _message(self, block: TextBlock) -> None:
         done = self._splitter.done
         del self.items[len(done) if self._taken else 0 :]
+        self.stable = len(self.items)
         new = block.since(self._taken)
         if new.endswith("\r") and not block.is_whole:
             new = new[:-1]  # half of an end of line
@@ -322,14 +348,18 @@ class BlockPieces:
             self.items[-1].version += 1
 
     def _add_tail(self, block: TextBlock) -> None:
-        is_code, at = self._splitter.is_code, len(self._splitter.done)
+        cut, at = self._splitter.open_cut, len(self._splitter.done)
+        is_code = cut.kind == "code"
+        if self.items and not is_code and not cut.text.strip():
+            return  # what comes next has not begun
         piece = self._tail
         if piece is None or self._tail_at != at or piece.is_code != is_code:
-            piece = BlockPiece(block, tail=_Tail(is_code))
+            tail = OpenText(is_code, cut.language, cut.lexer, cut.indent)
+            piece = BlockPiece(block, tail=tail)
             self._tail, self._tail_at = piece, at
         assert piece.tail is not None
-        piece.tail.text = self._splitter.open
-        piece.cut = TextCut("plain", piece.tail.text)
+        piece.tail.text, piece.tail.is_nested_code = cut.text, self._splitter.is_nested_code
+        piece.cut = cut
         piece.version = block.version
         self.items.append(piece)
 

@@ -95,7 +95,11 @@ def collect_key_help(
     shown = _shown_parts(main, mine)
     here = _title_of_focus(main)
     parts: list[HelpSection] = [
-        *((f"Here: {title}", rows) for title, rows in shown if title in here),
+        *(
+            (f"Here, {title[:1].lower()}{title[1:]}", rows)
+            for title, rows in shown
+            if title in here
+        ),
         ("Everywhere", [*_keys(WORKBENCH_BINDINGS, without=mine), *_palette(mine)]),
         *(_person(preferences) if preferences is not None else ()),
         *((title, rows) for title, rows in shown if title not in here),
@@ -203,8 +207,9 @@ def _keys(
         if isinstance(binding, Binding) and binding.description and (binding.show or hidden):
             keys = [key.strip() for key in binding.key.split(",") if key.strip() not in without]
             if keys:
-                found.append((", ".join(map(format_key, keys)), binding.description))
-    return found
+                shown = binding.key_display or ", ".join(map(format_key, keys))
+                found.append((shown, binding.description))
+    return list(dict.fromkeys(found))  # keys that are shown as one are a single row
 
 
 _MOST_KEY = 34

@@ -1,6 +1,7 @@
 """The dialog that merges the work of an agent: what would happen, how, and what came of it."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
@@ -157,17 +158,17 @@ class LandingScreen(ModalScreen[LandingResult | None]):
     def action_preview(self) -> None:
         """Find out anew what would happen."""
         if not self._is_merging:
-            self.run_worker(self._preview(), group="landing", exclusive=True)
+            self.run_worker(self._preview, group="landing", exclusive=True)
 
     def action_merge(self) -> None:
         """Merge."""
         if not self._is_merging:
-            self.run_worker(self._merge(), group="landing", exclusive=True)
+            self.run_worker(self._merge, group="landing", exclusive=True)
 
     def action_hand_back(self) -> None:
         """Send conflicts, or the output of the check, to the agent as a prompt."""
         if self._can_hand_back and not self._is_merging:
-            work = self._merge(hand_to=self._agent.session)
+            work = partial(self._merge, hand_to=self._agent.session)
             self.run_worker(work, group="landing", exclusive=True)
 
     def action_close(self) -> None:

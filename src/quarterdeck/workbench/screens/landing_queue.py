@@ -1,8 +1,10 @@
 """The dialog that lands several agents, one after the other: in which order, and how each fares."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
@@ -49,10 +51,10 @@ _LOADING_KEYS = "tab next field · esc cancel"
 _RUNNING_KEYS = "ctrl+x stop the queue · esc close, it goes on"
 
 
-def entry_span(number: int, entry: LandingEntry) -> Span:
-    """How an agent of a queue fares, as a line."""
+def entry_span(number: int, entry: LandingEntry, size: int = 0) -> Span:
+    """How an agent of a queue fares, as a line; names take ``size`` cells at least."""
     words, role = _SIGNS[entry.state]
-    line = f"{number}. {sanitize_line(entry.name, 40)}  {words}"
+    line = f"{number}. {_pad_name(entry.name, size)}  {words}"
     result = entry.result
     if result is None:
         return line, role
@@ -65,6 +67,16 @@ def entry_span(number: int, entry: LandingEntry) -> Span:
     if result.handed_to:
         line += "; the agent was asked to resolve it"
     return line, role
+
+
+def _find_name_size(names: Iterable[str]) -> int:
+    return max((cell_len(sanitize_line(name, 40)) for name in names), default=0)
+
+
+def _pad_name(name: str, size: int) -> str:
+    """A name in at least so many cells, so that what follows stands below each other."""
+    shown = sanitize_line(name, 40)
+    return shown + " " * (size - cell_len(shown))
 
 
 def describe_queue(info: LandingQueueInfo) -> str:
@@ -118,13 +130,13 @@ class LandingQueueScreen(ModalScreen[None]):
         self.query_one("#checkout", Checkbox).disabled = True
         self.query_one("#into").focus()
         self._show([(f"loading {glyphs.CUT}", "faint")])
-        self.run_worker(self._preview(), group="preview", exclusive=True)
+        self.run_worker(self._preview, group="preview", exclusive=True)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Enter in a field shows what would happen with it."""
         event.stop()
         if self._queue is None:
-            self.run_worker(self._preview(), group="preview", exclusive=True)
+            self.run_worker(self._preview, group="preview", exclusive=True)
 
     @property
     def state(self) -> Literal["asks", "runs", "done"]:
@@ -140,12 +152,12 @@ class LandingQueueScreen(ModalScreen[None]):
         if self._queue is None and not self._is_starting:
             self._is_starting = True
             app = cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]
-            app.run_worker(self._land(), group="landing-queue")
+            app.run_worker(self._land, group="landing-queue")
 
     def action_stop(self) -> None:
         """Cancel what has not landed yet."""
         if self._queue is not None and not self._queue.is_done:
-            self.run_worker(self._cancel(self._queue.id), group="cancel")
+            self.run_worker(partial(self._cancel, self._queue.id), group="cancel")
 
     def _options(self) -> LandingOptions:
         check = self.query_one("#check", Input).value.strip() or None
@@ -158,8 +170,9 @@ class LandingQueueScreen(ModalScreen[None]):
 
     async def _preview(self) -> None:
         facts: list[Span] = []
+        size = _find_name_size(agent.name for agent in self._agents)
         for number, agent in enumerate(self._agents, 1):
-            name = sanitize_line(agent.name, 40)
+            name = _pad_name(agent.name, size)
             try:
                 preview = await self._fleet.preview_landing(agent.session, self._options())
             except QuarterdeckError as error:
@@ -167,7 +180,7 @@ class LandingQueueScreen(ModalScreen[None]):
                     (f"{number}. {name}  {glyphs.FAILED} {sanitize_text(str(error))}", "bad")
                 )
                 continue
-            facts.append(_preview_span(number, preview))
+            facts.append(_preview_span(number, preview, size))
             if len(facts) == 1:
                 self._ask(preview)
         self._is_read = True
@@ -220,7 +233,8 @@ class LandingQueueScreen(ModalScreen[None]):
         for field in self.query(FieldRow):
             field.display = False
         self.query_one("#box").border_subtitle = "esc close" if info.is_done else _RUNNING_KEYS
-        self._show([entry_span(at, one) for at, one in enumerate(info.entries, 1)])
+        size = _find_name_size(one.name for one in info.entries)
+        self._show([entry_span(at, one, size) for at, one in enumerate(info.entries, 1)])
 
     def _show(self, facts: Sequence[Span]) -> None:
         self.query_one(FactsView).show(facts)
@@ -234,10 +248,10 @@ class LandingQueueScreen(ModalScreen[None]):
             self.notify(words, severity=severity, timeout=8, markup=False)
 
 
-def _preview_span(number: int, preview: LandingPreview) -> Span:
+def _preview_span(number: int, preview: LandingPreview, size: int) -> Span:
     counts = preview.counts
     changes = f"+{counts.added} {glyphs.MINUS}{counts.removed}"
-    line = f"{number}. {sanitize_line(preview.name, 40)}  {changes}"
+    line = f"{number}. {_pad_name(preview.name, size)}  {changes}"
     if preview.conflicts:
         paths = ", ".join(sanitize_line(one.path, 100) for one in preview.conflicts[:4])
         target = sanitize_line(preview.target.branch, 60)

@@ -1,8 +1,12 @@
 """The screen that is there all the time: panels as the layout says, and the line of states."""
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
+from textual import events
 from textual.app import ComposeResult
 from textual.screen import Screen
 
@@ -12,6 +16,8 @@ from ..panels.chat import ChatPanel
 from ..widgets.bars import StatusBar
 
 if TYPE_CHECKING:
+    from textual.app import App
+
     from quarterdeck.wire.ids import SessionId
 
     from ..context import WorkbenchContext
@@ -20,6 +26,11 @@ if TYPE_CHECKING:
     from ..widgets.transcript import TranscriptView
 
 __all__ = ["MainScreen"]
+
+_FIRST_PANELS = frozenset(("agents", "chat", "inbox"))
+"""Kinds of panels whose looks are in ``workbench.tcss``; those of others are in ``late.tcss``."""
+_LATE_STYLES = Path(__file__).parents[1] / "late.tcss"
+"""Rules that the first frame does not need; to parse them takes 15 ms."""
 
 
 class MainScreen(Screen[None]):
@@ -30,18 +41,52 @@ class MainScreen(Screen[None]):
 
     def __init__(self, context: "WorkbenchContext", view: LayoutView) -> None:
         super().__init__()
+        self._first_frame: ExitStack | None = ExitStack()
+        """Holds the first frame back; None: it was drawn."""
+        self._late_styles = _LATE_STYLES.read_text("utf-8")
         self._app_context = context
         self.view = view
         self._status_bar = StatusBar(context.roster, context.clock, id="status")
 
     def compose(self) -> ComposeResult:
         """The parts."""
+        # Textual would set these classes behind the first frame, and work out all styles anew.
+        width, height = self._typed_app.size
+        for cells, points in (
+            (width, self.HORIZONTAL_BREAKPOINTS or ()),
+            (height, self._typed_app.VERTICAL_BREAKPOINTS or ()),
+        ):
+            for _, name in sorted(point for point in points if point[0] <= cells)[-1:]:
+                self.add_class(name, update=False)
+        if any(node.widget not in _FIRST_PANELS for node in panels_of(self.view.spec)):
+            self.add_late_styles()
         yield self.view
         yield self._status_bar
+
+    @property
+    def _typed_app(self) -> "App[object]":
+        return cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]
+
+    def add_late_styles(self) -> None:
+        """Have the looks of everything from now on."""
+        self._typed_app.stylesheet.add_source(self._late_styles, (str(_LATE_STYLES), ""))
 
     def on_mount(self) -> None:
         """Follow whether the workspace is trusted."""
         self._unwatch = self._app_context.watch(self._show_trust)
+
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
+        """Hold the first frame back until all widgets know their size; it would be blank."""
+        if self._first_frame is not None:
+            event.refresh_styles = False  # all have got their styles a moment ago
+            self._first_frame.enter_context(self._typed_app.batch_update())
+
+    async def on_resize(self) -> None:
+        """Draw the first frame: Textual lays out and draws after this."""
+        if self._first_frame is not None:
+            await asyncio.sleep(0)  # the others, who were told their size before us, are ready now
+            self._first_frame.close()
+            self._first_frame = None
 
     def on_unmount(self) -> None:
         """Stop watching."""

@@ -3,8 +3,10 @@ a dialog for the request of another agent. One key for each answer.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
@@ -17,26 +19,31 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.permissions import option_of_kind
 
 from ..rendering.lines import Line
 from ..sanitize import sanitize_line
 from ..widgets.lines_view import LinesView
 from .key_guard import KeyGuard
+from .permission_group import GROUP_KEYS, approval_lines, group_choice_lines, member_lines
 from .permission_lines import (
     RequestQueue,
+    back_test_line,
     choice_lines,
     hint_words,
     more_lines,
     request_lines,
     risk_lines,
 )
-from .permission_model import PermissionSummary, find_alike, merge_options, summarize_request
+from .permission_model import PermissionSummary, merge_options, summarize_request
 
 if TYPE_CHECKING:
     from textual import events
 
     from quarterdeck.fleet.api import InboxItem
+    from quarterdeck.fleet.permissions.api import BackTest, RequestGroup
+    from quarterdeck.wire.ids import RequestId
 
     from ..context import WorkbenchContext
 
@@ -63,6 +70,8 @@ _SCOPE_WORDS: dict[RuleScope, str] = {"project": "in this project", "user": "eve
 _LEAST = 3
 """Lines of what is asked; below that the choices have one line each."""
 _NOT_YET = PermissionSummary(heading="")
+_WEEK = 7 * 86_400 * 1_000_000
+"""Microseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +83,8 @@ class RequestSetting:
     home: str = ""
     is_own: bool = False
     """It stands in the agent's own conversation: who asks is clear."""
+    try_rules: "Callable[[tuple[str, ...]], Awaitable[BackTest]] | None" = None
+    """Tries rules on the requests of this week in the agent's project."""
 
 
 def describe_setting(
@@ -82,15 +93,36 @@ def describe_setting(
     """What surrounds a request."""
     agent = context.roster.find(item.session)
     home = context.discovery.environment.get("HOME", "")
-    return RequestSetting(cwd=agent.cwd if agent else None, home=home, is_own=is_own)
+    if agent is None:
+        return RequestSetting(home=home, is_own=is_own)
+    repository = agent.worktree.repository if agent.worktree is not None else None
+
+    async def try_rules(rules: tuple[str, ...]) -> "BackTest":
+        project = repository or await asyncio.to_thread(_find_project, agent.cwd)
+        since = context.clock() - _WEEK
+        return await context.fleet.back_test(rules, since=since, project=project, limit=0)
+
+    return RequestSetting(cwd=agent.cwd, home=home, is_own=is_own, try_rules=try_rules)
+
+
+def _find_project(cwd: str) -> str:
+    from quarterdeck.config.workspace import find_workspace
+
+    return str(find_workspace(Path(cwd)).project)
 
 
 def describe_queue(context: "WorkbenchContext", item: "InboxItem") -> RequestQueue:
     """Where a request stands among those that wait."""
-    items = context.inbox.items
-    place = next((at for at, one in enumerate(items, 1) if one.request == item.request), 1)
-    alike = tuple(one.name for one in find_alike(items, item))
-    return RequestQueue(place=place, count=max(1, len(items)), alike=alike)
+    inbox = context.inbox
+    group = inbox.find_group(item.request) if item.permission is not None else None
+    members = group.members if group is not None else ()
+    alike = tuple(one.name for one in members if one.request != item.request)
+    return RequestQueue(
+        place=max(1, inbox.place(item.request)),
+        count=max(1, len(inbox.items)),
+        alike=alike,
+        group=group if alike else None,
+    )
 
 
 class _Details(LinesView, can_focus=False):
@@ -99,7 +131,11 @@ class _Details(LinesView, can_focus=False):
         self._card = card
 
     def lines(self, width: int) -> list[Line]:
-        return request_lines(self._card.summary, width, self._card.setting.home)
+        card = self._card
+        lines = request_lines(card.summary, width, card.setting.home)
+        if (group := card.group) is not None:
+            lines += member_lines(group, card.item.request, width, card.setting.home)
+        return lines
 
 
 class _Choices(LinesView, can_focus=False):
@@ -110,10 +146,19 @@ class _Choices(LinesView, can_focus=False):
 
     def lines(self, width: int) -> list[Line]:
         card = self._card
-        risks = risk_lines(card.summary, width)
+        risks = [*risk_lines(card.summary, width), *approval_lines(card.item, width)]
         if self.is_apart:
             risks.append(())
-        return [*risks, *self._choices(width)]
+        return [*risks, *self._tried(width), *self._choices(width)]
+
+    def _tried(self, width: int) -> list[Line]:
+        """What the rule of the choices would have answered; in scarce room only a warning."""
+        rule = self._card.choices.rule
+        found = self._card.tried.get(rule)
+        if found is None or (self.is_tight and not found.allowed_denied):
+            return []
+        lines = back_test_line(rule, found, width)
+        return lines[:1] if self.is_tight else lines
 
     def on_click(self, event: "events.Click") -> None:
         """Choose what was clicked: a line that goes on belongs to the choice above it."""
@@ -131,8 +176,10 @@ class _Choices(LinesView, can_focus=False):
     def _choices_with_keys(self, width: int) -> list[Line]:
         card = self._card
         lines = choice_lines(card.choices, width, is_tight=self.is_tight)
+        if card.group is not None:
+            lines += group_choice_lines(card.choices, len(card.group.members), width)
         if card.is_more:
-            lines += more_lines(card.choices, width, is_tight=self.is_tight)
+            lines += more_lines(card.choices, width, card.tried, is_tight=self.is_tight)
         return lines
 
     def _choices(self, width: int) -> list[Line]:
@@ -157,7 +204,11 @@ class PermissionCard(Vertical, can_focus=True):
         *(Binding(key, f"choose('{key}')", words) for key, words in KEYS.items()),
         Binding("m", "more", "more choices"),
         Binding("d", "deny", "deny with words"),
-        Binding("A", "all", "allow this and all that ask for the same"),
+        Binding("A", "choose_all('y')", "allow this and all that ask for the same"),
+        *(
+            Binding(key, f"choose_all('{own}')", f"{KEYS[own]}, for all that ask for the same")
+            for key, own in GROUP_KEYS.items()
+        ),
         Binding("e", "rule", "write a rule of your own"),
         Binding("escape", "later", "decide later"),
         Binding("f", "deny", "deny with words", show=False),
@@ -180,8 +231,8 @@ class PermissionCard(Vertical, can_focus=True):
         item: "InboxItem"
         choice: str
         feedback: str | None = None
-        with_alike: bool = False
-        """Those that ask for the same are allowed as well, each once."""
+        requests: "tuple[RequestId, ...]" = ()
+        """All requests that are answered alike, as the card showed them; empty: this one alone."""
         rule: str = ""
         """A rule that the person wrote, to record before; empty: none."""
         scope: RuleScope = "project"
@@ -208,11 +259,15 @@ class PermissionCard(Vertical, can_focus=True):
         self.choices = merge_options(item.permission.options)
         self.is_more = False
         """Whether all choices are shown."""
+        self.tried: dict[str, BackTest] = {}
+        """What rules of choices would have answered, as far as that is known."""
         self._queue = queue
         self._room = room
         self._guard = KeyGuard(monotonic)
         self._click_guard = KeyGuard(monotonic)
         """Closed when what can be clicked is another; the focus comes with the click itself."""
+        self._group_guard = KeyGuard(monotonic)
+        """Closed when more requests came that an answer to all would decide."""
         self._is_sent = False
         self._writes: Literal["words", "rule"] | None = None
         self._scope: RuleScope = "project"
@@ -231,18 +286,33 @@ class PermissionCard(Vertical, can_focus=True):
 
     def show(self, item: "InboxItem", setting: RequestSetting, queue: RequestQueue) -> None:
         """Show another request, or where the same one stands now; the focus stays."""
-        self._queue = queue
+        before, self._queue = self._queue, queue
+        if {*self._list_requests(queue)} - {*self._list_requests(before)}:
+            self._group_guard.close()
         if item.request != self.item.request:
             assert item.permission is not None
             self.item = item
             self.setting = setting
             self.choices = merge_options(item.permission.options)
             self.summary = _NOT_YET
+            self.tried = {}
             self.is_more = self._is_sent = False
             self._close_guards()
             self._stop_writing()
             self._read()
+        elif queue.group != before.group or item.approved != self.item.approved:
+            self.item = item
+            self.fit()
         self._tell()
+
+    @property
+    def group(self) -> "RequestGroup | None":
+        """The requests that one answer may decide; None: this one alone."""
+        return self._queue.group
+
+    @staticmethod
+    def _list_requests(queue: RequestQueue) -> "tuple[RequestId, ...]":
+        return queue.group.requests if queue.group is not None else ()
 
     @property
     def is_writing(self) -> bool:
@@ -266,6 +336,9 @@ class PermissionCard(Vertical, can_focus=True):
         if key == "e":
             self._guard.open()
             self.action_rule()
+        elif key in GROUP_KEYS:
+            self._guard.open()
+            self.action_choose_all(GROUP_KEYS[key])
         elif (option := self.choices.option(key)) is not None:
             self._answer(option)
 
@@ -274,7 +347,32 @@ class PermissionCard(Vertical, can_focus=True):
         self.screen.set_focus(self)
 
     def _read(self) -> None:
-        self.run_worker(self._summarize(self.item), exclusive=True)
+        self.run_worker(partial(self._summarize, self.item), exclusive=True)
+        self._try_rules()
+
+    def _try_rules(self) -> None:
+        """Ask what the rules of choices would have answered; nothing waits for that."""
+        rules = self.choices.find_rules(with_more=self.is_more)
+        wanted = {rule: allows for rule, allows in rules.items() if rule not in self.tried}
+        if wanted and self.setting.try_rules is not None:
+            back_test = partial(self._back_test, self.item, wanted)
+            self.run_worker(back_test, group="back test", exclusive=True)
+
+    async def _back_test(self, item: "InboxItem", wanted: dict[str, tuple[str, ...]]) -> None:
+        ask = self.setting.try_rules
+        if ask is None:
+            return
+        for rule, allows in wanted.items():
+            try:
+                found = await ask(allows)
+            except (QuarterdeckError, OSError):  # a rule that cannot be read, a host that is gone
+                continue
+            if item.request != self.item.request or not self.is_attached:
+                return
+            self.tried[rule] = found
+            if found.requests:
+                self._click_guard.close()  # the choices may move
+                self.fit()
 
     async def _summarize(self, item: "InboxItem") -> None:
         assert item.permission is not None
@@ -348,7 +446,7 @@ class PermissionCard(Vertical, can_focus=True):
             case None:
                 if not self.has_focus:
                     return "ctrl+g answer"
-                return hint_words(self.choices, self._queue, is_more=self.is_more)
+                return hint_words(self.choices, is_more=self.is_more)
 
     # Answers
 
@@ -383,10 +481,12 @@ class PermissionCard(Vertical, can_focus=True):
         else:
             self._show_more(True)
 
-    def action_all(self) -> None:
-        """Allow this and all that ask for the same, each once."""
-        if not self._is_held and self._queue.alike and self.choices.once is not None:
-            self._answer(self.choices.once, with_alike=True)
+    def action_choose_all(self, key: str) -> None:
+        """Give one of the four choices to all requests of the group that are shown here."""
+        option = self.choices.option(key)
+        if self._is_held or option is None or self.group is None or self._group_guard.holds:
+            return
+        self._answer(option, requests=self._list_requests(self._queue))
 
     def action_more(self) -> None:
         """Show all choices, or the four again."""
@@ -397,6 +497,7 @@ class PermissionCard(Vertical, can_focus=True):
         self._click_guard.close()  # other choices are below the pointer now
         self.is_more = is_more
         self.fit()
+        self._try_rules()
 
     def action_deny(self) -> None:
         """Write why not."""
@@ -461,20 +562,19 @@ class PermissionCard(Vertical, can_focus=True):
             self._answer(self.choices.deny, text or None)
         elif self._writes == "rule" and text and self.choices.once is not None:
             self._is_sent = True
-            self.post_message(
-                self.Answered(self.item, self.choices.once, rule=text, scope=self._scope)
-            )
+            answered = self.Answered(self.item, self.choices.once, rule=text, scope=self._scope)
+            self.post_message(answered)
 
     def on_key(self, event: "events.Key") -> None:
         """A key that means nothing here still shows that someone types."""
         if self._writes is None:
-            _ = self._guard.holds
+            _ = self._guard.holds, self._group_guard.holds
 
     def _answer(
-        self, choice: str, feedback: str | None = None, *, with_alike: bool = False
+        self, choice: str, feedback: str | None = None, *, requests: "tuple[RequestId, ...]" = ()
     ) -> None:
         self._is_sent = True
-        self.post_message(self.Answered(self.item, choice, feedback, with_alike))
+        self.post_message(self.Answered(self.item, choice, feedback, requests))
 
 
 class PermissionScreen(ModalScreen[None]):

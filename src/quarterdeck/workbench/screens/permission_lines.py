@@ -3,9 +3,12 @@ parts marked, and the choices. Whatever an agent wrote stays literal.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
+from quarterdeck.policy.request_facts import PermissionRisk
 from quarterdeck.wire.tool_calls import Diff
 
 from ..rendering import glyphs
@@ -19,10 +22,14 @@ from ..rendering.diffs import (
 )
 from ..rendering.lines import Line, Span, clip, indented, plain, width_of, wrap
 from ..sanitize import sanitize_line, sanitize_text
-from .permission_model import CardChoice, CardChoices, PermissionRisk, PermissionSummary
+from .permission_model import CardChoice, CardChoices, PermissionSummary, shorten_rule
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.permissions.api import BackTest, RequestGroup
 
 __all__ = [
     "RequestQueue",
+    "back_test_line",
     "choice_lines",
     "hint_words",
     "more_lines",
@@ -30,6 +37,7 @@ __all__ = [
     "risk_lines",
 ]
 
+_NOTHING_TRIED: "Mapping[str, BackTest]" = MappingProxyType({})
 _AROUND = 2
 _GAP = "   "
 _DENY = "deny"
@@ -46,7 +54,9 @@ class RequestQueue:
     place: int = 1
     count: int = 1
     alike: tuple[str, ...] = ()
-    """The agents whose requests ask for the very same."""
+    """The agents whose requests one answer may decide as well."""
+    group: "RequestGroup | None" = None
+    """All of those requests, this one among them; None: there is no other."""
 
     @property
     def words(self) -> str:
@@ -168,6 +178,25 @@ def risk_lines(summary: PermissionSummary, width: int) -> list[Line]:
     return [*lines, plain(f"{glyphs.CONFLICT} and {left} more", "warning")] if left > 0 else lines
 
 
+def back_test_line(rule: str, found: "BackTest | None", width: int) -> list[Line]:
+    """What a rule would have answered; none while that is not known, or nothing was recorded.
+
+    The rule is named where it has room.
+    """
+    if found is None or not found.requests:
+        return []
+    words = found.describe("of this week")
+    is_warning = found.allowed_denied > 0
+    room = width - 2 if is_warning else width
+    named = f"{shorten_rule(sanitize_line(rule, 200))} {words}" if rule else words
+    if width_of(plain(named)) <= room:
+        words = named
+    if not is_warning:
+        return wrap(((words, "faint"),), room)
+    sign: Span = (f"{glyphs.CONFLICT} ", "asking")
+    return list(indented(wrap(((words, "warning"),), room), sign, ("  ", "text")))
+
+
 def choice_lines(choices: CardChoices, width: int, *, is_tight: bool = False) -> list[Line]:
     """The four choices in one line, or, where they are too long for it, below each other.
 
@@ -211,8 +240,17 @@ def _choice(choice: CardChoice, level: int) -> Line:
     return ((f"{choice.key} ", "key"), (words, "bad" if choice.words == _DENY else "text"))
 
 
-def more_lines(choices: CardChoices, width: int, *, is_tight: bool = False) -> list[Line]:
-    """The other choices with their numbers, the agent's own last and by its own names."""
+def more_lines(
+    choices: CardChoices,
+    width: int,
+    tried: "Mapping[str, BackTest]" = _NOTHING_TRIED,
+    *,
+    is_tight: bool = False,
+) -> list[Line]:
+    """The other choices with their numbers, the agent's own last and by its own names; below each
+    what its rule would have answered, unless it is that of a choice above.
+    """
+    above = {one.rule for one in choices.shown}
     ordered = sorted(choices.more, key=lambda one: one.is_agents)
     lines: list[Line] = []
     for choice in ordered:
@@ -223,18 +261,20 @@ def more_lines(choices: CardChoices, width: int, *, is_tight: bool = False) -> l
             lines.append((head, *clip(tuple(spans), width - 2)))
         else:
             lines += indented(wrap(spans, width - 2), head, ("  ", "text"))
+        if choice.allows and choice.rule not in above:
+            above.add(choice.rule)
+            notes = back_test_line("", tried.get(choice.rule), width - 2)
+            lines += [(("  ", "text"), *note) for note in (notes[:1] if is_tight else notes)]
     lines.append((("e ", "key"), ("write a rule of your own", "text")))
     return lines
 
 
-def hint_words(choices: CardChoices, queue: RequestQueue, *, is_more: bool) -> str:
+def hint_words(choices: CardChoices, *, is_more: bool) -> str:
     """The keys that are no choices, in a few words."""
     more = len(choices.more)
     words = ["m less" if is_more else (f"m {more} more" if more else "m more")]
     if choices.deny is not None:
         words.append("d deny with words")
-    if queue.alike:
-        words.append(f"A allow all {len(queue.alike) + 1}")
     return " · ".join([*words, "esc later"])
 
 

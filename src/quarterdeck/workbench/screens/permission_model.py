@@ -5,8 +5,17 @@ most four choices. Pure: it reads no disk and draws nothing.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, cast
 
+from quarterdeck.policy.request_facts import (
+    COMMAND_KEYS,
+    PermissionRisk,
+    RequestArgument,
+    find_command,
+    find_directory,
+    find_risks,
+    list_arguments,
+)
 from quarterdeck.wire.event_text import describe_content
 from quarterdeck.wire.events import PermissionAsked
 from quarterdeck.wire.permissions import PermissionOption, option_of_kind
@@ -14,34 +23,14 @@ from quarterdeck.wire.tool_calls import ContentItem, Diff, TerminalItem
 
 from ..stores.blocks import format_json
 
-if TYPE_CHECKING:
-    from quarterdeck.fleet.api import InboxItem
-    from quarterdeck.policy.call_parts import CallPart, CommandPart, PathPart
-    from quarterdeck.policy.shell.command_line import ShellCommand
-
 __all__ = [
     "CardChoice",
     "CardChoices",
-    "PermissionRisk",
     "PermissionSummary",
-    "find_alike",
-    "find_command",
-    "find_risks",
     "merge_options",
+    "shorten_rule",
     "summarize_request",
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PermissionRisk:
-    """A part of a call that deserves a second look."""
-
-    reason: str
-    """In two or three words: deletes files, uses the network."""
-    words: str
-    """The part, as it is written."""
-    mark: str = ""
-    """What of it is marked in the command; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +55,6 @@ class PermissionSummary:
     """Why no rule decided it."""
 
 
-_COMMAND_KEYS = ("command", "cmd", "script")
-_DIRECTORY_KEYS = ("cwd", "workdir", "working_directory", "directory")
 _TEXT_KEYS = frozenset(
     (
         *("old_string", "new_string", "old_str", "new_str", "old_text", "new_text", "oldText"),
@@ -78,7 +65,6 @@ _TEXT_KEYS = frozenset(
 """Arguments whose text is part of a change, so that its difference shows them."""
 _QUIET = {"replace_all": False, "replaceAll": False, "run_in_background": False}
 """Arguments that say that nothing special is wanted."""
-_SHELL = re.compile(r"(?:/(?:usr/)?bin/)?(?:bash|sh|zsh|dash)")
 _FILLERS = frozenset(
     (
         *("run", "running", "execute", "edit", "write", "create", "update", "delete", "read"),
@@ -90,8 +76,6 @@ _DESCRIPTION = "description"
 _NO_RULE = "no rule matches"
 _LABELLED = re.compile(r"""(?P<quote>['"])(?P<label>.*)(?P=quote): (?P<why>.*)""", re.DOTALL)
 """A part of a call, and why it is asked about."""
-_Leaf: TypeAlias = tuple[str, str, Any]
-"""The last name of an argument, its whole name, and its value."""
 
 
 def summarize_request(asked: PermissionAsked, cwd: str | None, home: str = "") -> PermissionSummary:
@@ -100,9 +84,11 @@ def summarize_request(asked: PermissionAsked, cwd: str | None, home: str = "") -
     changes = tuple(item for item in asked.content if isinstance(item, Diff))
     texts = [describe_content(c.content) for c in asked.content if isinstance(c, ContentItem)]
     patch = "" if changes else next(filter(_is_patch, texts), "") or _patch_argument(asked)
-    given = _given_directory(asked.raw_input)
+    given = find_directory(asked.raw_input)
     shown = [command or "", patch, *(change.path for change in changes), given or ""]
-    leaves = [one for one in _leaves(asked.raw_input) if not _is_shown(one, shown, changes, patch)]
+    leaves = [
+        one for one in list_arguments(asked.raw_input) if not _is_shown(one, shown, changes, patch)
+    ]
     texts = [_without_prompt(one, command, (given, cwd)) for one in texts]
     described = [str(value) for _, name, value in leaves if name == _DESCRIPTION]
     leaves = [one for one in leaves if one[1] != _DESCRIPTION]
@@ -159,71 +145,25 @@ def _short_reason(reason: str, command: str, risks: Sequence[PermissionRisk]) ->
     return why if is_clear else reason
 
 
-def find_command(asked: PermissionAsked) -> str | None:
-    """The command line that is to run; None: the request is about something else."""
-    raw = asked.raw_input
-    if isinstance(raw, dict):
-        given = cast("dict[str, Any]", raw)
-        for key in _COMMAND_KEYS:
-            if isinstance(found := given.get(key), str) and found.strip():
-                return found
-            if isinstance(found, list) and found:
-                return _line_of(cast("list[Any]", found))
-    elif asked.kind == "execute" and isinstance(raw, str) and raw.strip():
-        return raw
-    if asked.kind == "execute" and not raw:
-        return asked.title.strip().strip("`") or None
-    return None
-
-
-def _line_of(words: list[Any]) -> str:
-    texts = [str(word) for word in words]
-    if len(texts) == 3 and _SHELL.fullmatch(texts[0]) and texts[1] in ("-c", "-lc"):
-        return texts[2]
-    from quarterdeck.policy.shell.command_line import render_argv
-
-    return render_argv(texts)
-
-
 def _is_patch(text: str) -> bool:
     return bool(re.search(r"^@@ ", text, re.MULTILINE)) or text.startswith("*** Begin Patch")
 
 
 def _patch_argument(asked: PermissionAsked) -> str:
-    texts = (value for _, _, value in _leaves(asked.raw_input) if isinstance(value, str))
+    texts = (value for _, _, value in list_arguments(asked.raw_input) if isinstance(value, str))
     return next(filter(_is_patch, texts), "") if asked.kind == "edit" else ""
 
 
-def _given_directory(raw: object) -> str | None:
-    if not isinstance(raw, dict):
-        return None
-    given = cast("dict[str, Any]", raw)
-    found = (given.get(key) for key in _DIRECTORY_KEYS)
-    return next((one for one in found if isinstance(one, str) and one), None)
-
-
-def _leaves(value: object, name: str = "", last: str = "") -> Iterator[_Leaf]:
-    """Each value of the arguments with its name, however deep it is; none twice."""
-    if isinstance(value, dict) and value:
-        for key, inner in cast("dict[object, object]", value).items():
-            yield from _leaves(inner, f"{name}.{key}" if name else str(key), str(key))
-    elif isinstance(value, list) and any(
-        isinstance(one, dict | list) for one in cast("list[object]", value)
-    ):
-        for number, inner in enumerate(cast("list[object]", value), 1):
-            yield from _leaves(inner, f"{name}[{number}]", last)
-    elif value is not None:
-        yield last, name or "input", value
-
-
-def _is_shown(leaf: _Leaf, shown: Sequence[str], changes: Sequence[Diff], patch: str) -> bool:
+def _is_shown(
+    leaf: RequestArgument, shown: Sequence[str], changes: Sequence[Diff], patch: str
+) -> bool:
     """Whether something else shows an argument whole."""
     key, _, value = leaf
     if key in _QUIET and value == _QUIET[key]:
         return True
     if isinstance(value, list):
         words = cast("list[Any]", value)
-        if key in _COMMAND_KEYS:
+        if key in COMMAND_KEYS:
             return True
         in_patch = bool(patch) and all(isinstance(one, str) and one in patch for one in words)
         return bool(words) and (in_patch or all(one in shown for one in words))
@@ -294,26 +234,6 @@ def _heading(asked: PermissionAsked, command: str | None, changes: Sequence[Diff
     return _HEADINGS.get(asked.kind) or f"use {asked.name or asked.kind}"
 
 
-def find_alike(items: Iterable["InboxItem"], item: "InboxItem") -> tuple["InboxItem", ...]:
-    """The other requests that ask for the very same: one look decides them all."""
-    if item.permission is None or not merge_options(item.permission.options).once:
-        return ()
-    key = _likeness(item.permission)
-    return tuple(
-        one
-        for one in items
-        if one.request != item.request
-        and one.permission is not None
-        and _likeness(one.permission) == key
-        and merge_options(one.permission.options).once
-    )
-
-
-def _likeness(asked: PermissionAsked) -> tuple[object, ...]:
-    raw = format_json(asked.raw_input) if asked.raw_input is not None else asked.title
-    return (asked.kind, asked.name, raw, asked.content)
-
-
 # Choices
 
 
@@ -331,6 +251,8 @@ class CardChoice:
     """The words where it is scarcer still; empty: the same as ``short``."""
     rule: str = ""
     """The rule that it records, as people write it; empty: none."""
+    allows: tuple[str, ...] = ()
+    """The rules that it records, if they allow: what can be tried on recorded requests."""
     is_agents: bool = False
     """The agent offers it, and it means whatever the agent says."""
 
@@ -360,6 +282,11 @@ class CardChoices:
         """The option of a key; None: it has none."""
         return next((one.option for one in (*self.shown, *self.more) if one.key == key), None)
 
+    def find_rules(self, *, with_more: bool) -> dict[str, tuple[str, ...]]:
+        """What choices record that allow, by the rule as people write it; the narrowest first."""
+        choices = (*self.shown, *self.more) if with_more else self.shown
+        return {one.rule: one.allows for one in choices if one.allows}
+
     def is_shown(self, option: str) -> bool:
         """Whether an option is among the four."""
         return any(one.option == option for one in self.shown)
@@ -380,15 +307,17 @@ def merge_options(options: Sequence[PermissionOption]) -> CardChoices:
     for scope, key in _KEYS.items():
         # The narrowest that is offered for a scope; wider ones are among ``more``.
         found = [one for one in options if _meaning(one) == ("allow", scope)]
+        found.sort(key=_is_open)  # older logs have them in another order
         if found:
             shown.append(
                 CardChoice(
                     key=key,
                     option=found[0].option_id,
                     words=_words_of(found[0]),
-                    short=f"{_short(_rule_of(found[0]))} this {scope}",
-                    brief=f"{_short(_rule_of(found[0]))} {_BRIEF[scope]}",
+                    short=f"{shorten_rule(_rule_of(found[0]))} this {scope}",
+                    brief=f"{shorten_rule(_rule_of(found[0]))} {_BRIEF[scope]}",
                     rule=_rule_of(found[0]),
+                    allows=_allowing_rules(found[0]),
                 )
             )
     if deny is not None:
@@ -400,6 +329,7 @@ def merge_options(options: Sequence[PermissionOption]) -> CardChoices:
             option=one.option_id,
             words=_words_of(one),
             rule=_rule_of(one),
+            allows=_allowing_rules(one),
             is_agents=_meaning(one) is None,
         )
         for number, one in enumerate(options, 1)
@@ -434,9 +364,9 @@ def _words_of(option: PermissionOption) -> str:
     """An option in words: ours by what it means, the agent's by its own name and its kind."""
     match _meaning(option):
         case ("allow", scope) if scope in _WHERE:
-            return f"allow {_short(_rule_of(option))} {_WHERE[scope]}"
+            return f"allow {shorten_rule(_rule_of(option))} {_WHERE[scope]}"
         case ("deny", scope) if scope in _WHERE:
-            return f"never allow {_short(_rule_of(option))} {_WHERE[scope]}"
+            return f"never allow {shorten_rule(_rule_of(option))} {_WHERE[scope]}"
         case None:
             return f"{option.name} ({option.kind.replace('_', ' ')})"
         case _:
@@ -444,148 +374,33 @@ def _words_of(option: PermissionOption) -> str:
 
 
 def _rule_of(option: PermissionOption) -> str:
+    return ", ".join(_patterns_of(option))
+
+
+def _patterns_of(option: PermissionOption) -> list[str]:
     found: Any = (option.meta or {}).get("quarterdeck")
     if not isinstance(found, dict):
-        return ""
+        return []
     patterns = cast("Mapping[str, Any]", found).get("patterns")
-    return ", ".join(map(str, cast("list[Any]", patterns))) if isinstance(patterns, list) else ""
+    return list(map(str, cast("list[Any]", patterns))) if isinstance(patterns, list) else []
 
 
-def _short(rule: str) -> str:
+def _allowing_rules(option: PermissionOption) -> tuple[str, ...]:
+    meaning = _meaning(option)
+    if meaning is None or meaning[0] != "allow":
+        return ()
+    return tuple(f"allow {one}" for one in _patterns_of(option))
+
+
+def _is_open(option: PermissionOption) -> bool:
+    """Whether one of its patterns has an open end."""
+    return any(one.endswith((":*)", "/**)")) for one in _patterns_of(option))
+
+
+def shorten_rule(rule: str) -> str:
     """A rule in fewer signs: what a command rule allows is the command."""
     found = re.fullmatch(r"(bash|edit|read|fetch|mcp|tool)\((.*)\)", rule, re.DOTALL)
     if found is None or "), " in rule:
         return rule
     kind, argument = found.groups()
     return argument if kind in ("bash", "mcp", "tool") else f"{kind} {argument}"
-
-
-# Risks
-
-_ELEVATING = frozenset(("sudo", "doas", "su", "pkexec", "run0", "gosu"))
-_DELETING = frozenset(("rm", "rmdir", "shred", "unlink", "trash", "truncate", "dd", "mkfs"))
-_NETWORK = frozenset(
-    (
-        *("curl", "wget", "ssh", "scp", "sftp", "rsync", "nc", "ncat", "netcat", "telnet", "ftp"),
-        *("ping", "dig", "nslookup", "http", "https", "aws", "gcloud", "az", "gh", "glab"),
-    )
-)
-_NETWORK_VERBS = {
-    "git": ("push", "pull", "fetch", "clone", "ls-remote", "submodule"),
-    "pip": ("install", "download"),
-    "pip3": ("install", "download"),
-    "uv": ("add", "sync", "pip", "publish", "tool"),
-    "npm": ("install", "i", "ci", "add", "publish", "update"),
-    "pnpm": ("install", "i", "add", "publish", "update"),
-    "yarn": ("install", "add", "publish", "up"),
-    "cargo": ("install", "publish", "fetch", "update", "add"),
-    "go": ("get", "install", "mod"),
-    "docker": ("pull", "push", "login"),
-    "apt": ("install", "update", "upgrade"),
-    "apt-get": ("install", "update", "upgrade"),
-    "brew": ("install", "update", "upgrade"),
-    "gem": ("install", "push"),
-}
-
-
-def find_risks(
-    asked: PermissionAsked, cwd: str | None, home: str = ""
-) -> tuple[PermissionRisk, ...]:
-    """What is risky about a call, as far as its text tells. Never raises for what it is given."""
-    from quarterdeck.policy.call_parts import parts_of
-    from quarterdeck.policy.foreign_calls import CallContext, call_from_tool
-
-    where = cwd if cwd and cwd.startswith("/") else "/"
-    paths = [place.path for place in asked.locations]
-    paths += [item.path for item in asked.content if isinstance(item, Diff)]
-    around = CallContext(cwd=where, roots=(where,), home=home)
-    raw = asked.raw_input
-    command = find_command(asked)
-    if command is not None and isinstance(raw, dict):
-        raw = {**cast("dict[str, Any]", raw), "command": command}
-    call = call_from_tool(
-        asked.name, asked.kind, raw, tuple(dict.fromkeys(paths)), title=asked.title, around=around
-    )
-    found = dict.fromkeys(
-        risk for part in parts_of(call) for risk in _part_risks(part, (where,), asked)
-    )
-    return tuple(found)
-
-
-def _part_risks(
-    part: "CallPart", roots: tuple[str, ...], asked: PermissionAsked
-) -> Iterator[PermissionRisk]:
-    from quarterdeck.policy.call_parts import CommandPart, FetchPart, PathPart
-
-    match part:
-        case CommandPart():
-            yield from _command_risks(part, roots)
-        case PathPart():
-            yield from _path_risks(part, asked)
-        case FetchPart(target=target, action=action):
-            reason = "not a public address" if action == "fetch inner" else "uses the network"
-            yield PermissionRisk(reason=reason, words=str(target), mark=target.host)
-        case _:
-            return
-
-
-def _path_risks(part: "PathPart", asked: PermissionAsked) -> Iterator[PermissionRisk]:
-    path = part.use.path
-    mark = _written(path, find_command(asked) or "")
-    if part.whole or asked.kind == "delete":
-        yield PermissionRisk(reason="deletes or moves", words=path, mark=mark)
-    if (reason := _OUTSIDE.get(part.action)) is not None:
-        yield PermissionRisk(reason=reason, words=path, mark=mark)
-
-
-_OUTSIDE = {
-    "write outside": "writes outside the workspace",
-    "run write outside": "writes outside the workspace",
-    "write protected": "changes what programs run later",
-    "read outside": "reads outside the workspace",
-}
-
-
-def _command_risks(part: "CommandPart", roots: tuple[str, ...]) -> Iterator[PermissionRisk]:
-    from quarterdeck.policy.paths import is_below
-    from quarterdeck.policy.shell.hazards import never_lasting
-
-    command = part.command
-    text = command.text
-    reason = _program_reason(command)
-    if reason is None and (never_lasting(command) or "").endswith("lasting harm"):
-        reason = "can do lasting harm"
-    if reason is not None:
-        yield PermissionRisk(reason=reason, words=text, mark=command.words[0].raw)
-    if part.action == "run outside":
-        yield PermissionRisk(reason="runs outside the workspace", words=text)
-    does = "reads" if part.reading is not None else "reaches"
-    for use in part.reads if part.reading is not None else part.named:
-        mark = _written(use.path, text)
-        if mark and not is_below(use.path, (*roots, "/dev")):
-            reason = f"{does} outside the workspace"
-            yield PermissionRisk(reason=reason, words=use.path, mark=mark)
-    for inner in part.inner:
-        yield from _command_risks(inner, roots)
-
-
-def _program_reason(command: "ShellCommand") -> str | None:
-    name = command.name or ""
-    words = [word.exact or "" for word in command.words[1:]]
-    if name in _ELEVATING:
-        return "runs as another user"
-    if name in _DELETING or name.startswith("mkfs.") or (name == "find" and "-delete" in words):
-        return "deletes files"
-    if name in _NETWORK or any(word in _NETWORK_VERBS.get(name, ()) for word in words[:3]):
-        return "uses the network"
-    return None
-
-
-def _written(path: str, text: str) -> str:
-    """A path as it stands in a text; empty: it does not, such as an option that only may be one."""
-    if path in text:
-        return path
-    tail = re.escape(path.rpartition("/")[2])
-    pattern = rf"(?:~|\.\.|\$\w+)(?:/[^\s'\"<>|;&]*)?/{tail}(?![\w.-])" if tail else r"\.\.(?=\s|$)"
-    found = re.search(pattern, text)
-    return found[0] if found else ""

@@ -15,7 +15,7 @@ from quarterdeck.wire.errors import QuarterdeckError
 
 from ..preferences.themes.apply import ThemeError, apply_theme
 from ..preferences.themes.files import FoundTheme
-from ..rendering.glyphs import FAILED
+from ..rendering.glyphs import FAILED, RUNNING, STOPPED
 from ..rendering.lines import Line
 from ..sanitize import sanitize_line, sanitize_text
 from ..terminal.command_line import format_command_line
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.timer import Timer
 
-    from quarterdeck.fleet.api import TerminalInfo
+    from quarterdeck.fleet.terminals.api import TerminalInfo
 
     from ..stores.blocks import PromptBlock
     from ..stores.transcript import TranscriptStore
@@ -123,7 +123,7 @@ class PromptsScreen(ModalScreen[int | None]):
     def on_mount(self) -> None:
         """Let keys choose, and read."""
         self.query_one(_Prompts).focus()
-        self.run_worker(self._read(), group="prompts")
+        self.run_worker(self._read, group="prompts")
 
     async def _read(self) -> None:
         rows = self.query_one(_Prompts)
@@ -157,11 +157,13 @@ class _Terminals(Picker):
 
 def _line(one: "TerminalInfo") -> Line:
     what = one.title or format_command_line(one.command)
-    state = "runs" if one.ended is None else "ended"
-    kind = "agent" if one.session is not None else state
+    is_over = one.ended is not None
+    state = "ended" if is_over else "running"
+    kind = f"agent, {state}" if one.session is not None else state
     return (
+        (f"{STOPPED if is_over else RUNNING} ", "faint" if is_over else "running"),
         (f"{sanitize_line(one.name, 16):<18}", "strong"),
-        (f"{kind:<7}", "faint" if one.ended is None else "warning"),
+        (f"{kind:<15}", "faint"),
         (sanitize_line(what, 60), "text"),
         (f"  {sanitize_line(one.cwd, 200)}", "faint"),
     )

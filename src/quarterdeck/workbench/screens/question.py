@@ -2,7 +2,8 @@
 the question of another agent; its fields, and the values that a person types.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
@@ -37,12 +38,14 @@ __all__ = [
     "FormRadioButton",
     "QuestionForm",
     "QuestionScreen",
+    "leave_out_asked",
     "parse_field_value",
     "parse_form",
 ]
 
 FieldKind: TypeAlias = Literal["text", "number", "integer", "yes_no", "one_of", "some_of"]
 _OWN_WORDS = "_other"
+_NUMBER = re.compile(r"^\s*\d+\. ")
 _KINDS: dict[str, FieldKind] = {"number": "number", "integer": "integer", "boolean": "yes_no"}
 
 
@@ -239,7 +242,8 @@ class QuestionForm(Vertical):
     def compose(self) -> ComposeResult:
         """The parts."""
         with VerticalScroll(can_focus=not self._fields):
-            yield Label(Content(sanitize_text(self._question.text)), classes="question")
+            if words := leave_out_asked(sanitize_text(self._question.text), self._fields):
+                yield Label(Content(words), classes="question")
             if self._question.url:
                 yield Label(Content(f"answer at {sanitize_text(self._question.url)}"))
             for number, field in enumerate(self._fields):
@@ -343,7 +347,7 @@ class QuestionForm(Vertical):
 
     def _ask(self, number: int, field: FormField) -> ComposeResult:
         needed = " (needed)" if field.is_required else ""
-        hint = f": {sanitize_text(field.hint)}" if field.hint else ""
+        hint = f" {glyphs.BETWEEN} {sanitize_text(field.hint)}" if field.hint else ""
         yield Label(Content(f"{sanitize_text(field.title)}{needed}{hint}"), classes="title")
         id_ = f"field-{number}"
         state = self._filled.get(field.name, field.default)
@@ -459,6 +463,15 @@ class QuestionScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         """Begin with the first field."""
         self.form.take_focus()
+
+
+def leave_out_asked(text: str, fields: Iterable[FormField]) -> str:
+    """What a question says besides what its fields ask: agents list there what they ask below."""
+    known = (words for field in fields for words in (field.title, field.hint))
+    asked = {sanitize_text(words).strip() for words in known if words.strip()}
+    lines = text.split("\n")
+    kept = [line for line in lines if _NUMBER.sub("", line).strip() not in asked]
+    return "\n".join(kept).strip("\n") if len(kept) < len(lines) else text
 
 
 def _as_line(value: object) -> str:

@@ -1,5 +1,6 @@
 """The editor of queued prompts: change or remove them."""
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -128,7 +129,7 @@ class QueueScreen(ModalScreen[None]):
         """Take the prompt under the cursor out of the queue."""
         queued = self._chosen()
         if queued is not None and self._editing is None:
-            self.run_worker(self._drop(queued))
+            self.run_worker(partial(self._drop, queued))
 
     @on(Picker.Chosen)
     def _wanted(self, event: Picker.Chosen) -> None:
@@ -139,7 +140,7 @@ class QueueScreen(ModalScreen[None]):
     def _changed(self, event: ChatInput.Submitted) -> None:
         event.stop()
         if self._editing is not None:
-            self.run_worker(self._change(self._editing, event.text))
+            self.run_worker(partial(self._change, self._editing, event.text))
             self._end_editing()
 
     async def _change(self, queued: "QueuedPrompt", words: str) -> None:

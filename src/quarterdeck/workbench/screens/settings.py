@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args
 
@@ -217,6 +218,14 @@ class _Facts(LinesView, can_focus=False):
         return [line for part in self._parts for line in wrap([part], width)]
 
 
+def _describe_values(fact: SettingFact) -> str:
+    """What a setting takes: its values as a list, or what they are."""
+    values = choices_of(fact.setting.accepts)
+    if len(values) < 2:
+        return describe_type(fact.setting.accepts)
+    return f"{', '.join(values[:-1])} or {values[-1]}"
+
+
 class SettingsScreen(ModalScreen[None]):
     """Lists the settings; one is changed below the list.
 
@@ -265,7 +274,7 @@ class SettingsScreen(ModalScreen[None]):
         self._load()
 
     def _load(self) -> None:
-        self.run_worker(self._read(), exclusive=True, group="settings")
+        self.run_worker(self._read, exclusive=True, group="settings")
 
     async def _read(self) -> None:
         try:
@@ -329,7 +338,7 @@ class SettingsScreen(ModalScreen[None]):
         place = self._files.shorten(fact.source.place or "")
         origin = _LAYERS[fact.source.layer] + (f" ({place})" if place else "")
         variable = variable_of(fact.setting)
-        details = [f"takes {describe_type(fact.setting.accepts)}", f"from {origin}"]
+        details = [f"takes {_describe_values(fact)}", f"from {origin}"]
         details += [f"variable {variable}"] if variable and variable != place else []
         parts: list[Span] = [
             (sanitize_line(spell_key(fact.key), 200), "strong"),
@@ -401,7 +410,7 @@ class SettingsScreen(ModalScreen[None]):
         fact = self._editing
         assert fact is not None
         if fact.is_added_up:
-            self.run_worker(self._fill_own(fact, scope), group="fill", exclusive=True)
+            self.run_worker(partial(self._fill_own, fact, scope), group="fill", exclusive=True)
             return
         value = "" if fact.value is None else format_setting_value(fact.value)
         self.query_one("#value", SelectField).set_value(sanitize_line(value))
@@ -441,7 +450,9 @@ class SettingsScreen(ModalScreen[None]):
         if not text:
             self._show_problem("a value is missing; ctrl+r resets it")
             return
-        self.run_worker(self._save(self._editing, text, self._scope), group="save", exclusive=True)
+        self.run_worker(
+            partial(self._save, self._editing, text, self._scope), group="save", exclusive=True
+        )
 
     async def _save(self, fact: SettingFact, text: str, scope: SettingScope) -> None:
         try:
@@ -465,7 +476,7 @@ class SettingsScreen(ModalScreen[None]):
             self._notice = (f"nothing to reset: {words}", "warning")
             self._show_facts()
             return
-        self.run_worker(self._reset(fact, scope), group="save", exclusive=True)
+        self.run_worker(partial(self._reset, fact, scope), group="save", exclusive=True)
 
     async def _reset(self, fact: SettingFact, scope: SettingScope) -> None:
         try:

@@ -2,6 +2,7 @@
 field of its own is set in a line of text.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, cast
 
 import msgspec
@@ -10,6 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
+from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Checkbox, Input, Label, TextArea
 
@@ -23,6 +25,7 @@ from ..widgets.select import SelectField, SelectOption
 from .dialogs import FieldRow
 from .question import FormCheckbox
 from .spawn_model import (
+    BUDGET_EXAMPLES,
     LIMITS,
     NEW,
     NONE,
@@ -30,10 +33,12 @@ from .spawn_model import (
     OptionTextError,
     SpawnAgent,
     SpawnDirectory,
+    describe_budgets,
     list_agent_options,
     list_effort_options,
     list_mode_options,
     list_worktree_options,
+    parse_budgets,
     parse_limits,
     parse_option_text,
     parse_worktree_choice,
@@ -51,9 +56,27 @@ __all__ = ["SpawnScreen"]
 
 _SETTLE = 0.3
 """Seconds after the last key in the directory before it is looked at."""
-_ROOM = 30
+_ROOM = 31
 """Lines of a screen that shows all fields at once."""
 _OWN = "native"
+
+
+class _TaskArea(TextArea):
+    """A task; enter starts, as it sends in a chat."""
+
+    class Submitted(Message):
+        """It is to be started."""
+
+    def on_key(self, event: events.Key) -> None:
+        """Take the keys that the text itself would swallow."""
+        if event.key == "enter":
+            self.post_message(self.Submitted())
+        elif event.key in ("ctrl+j", "shift+enter", "alt+enter"):
+            self.insert("\n")
+        else:
+            return
+        event.prevent_default()
+        event.stop()
 
 
 class SpawnScreen(ModalScreen[None]):
@@ -65,6 +88,7 @@ class SpawnScreen(ModalScreen[None]):
         source: finds what can be chosen.
         start: starts one; raises QuarterdeckError if that is refused.
         chosen: the values that were chosen last in this project, by field.
+        problem: why an agent like the last one was not started; empty: none was tried.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -83,6 +107,7 @@ class SpawnScreen(ModalScreen[None]):
         *,
         start: "Callable[[SpawnOptions], Awaitable[None]]",
         chosen: "Mapping[str, str] | None" = None,
+        problem: str = "",
     ) -> None:
         super().__init__()
         self._cwd = cwd
@@ -97,6 +122,7 @@ class SpawnScreen(ModalScreen[None]):
         self._is_more: bool | None = None
         """Whether all fields are shown; None: if there is room."""
         self._is_starting = False
+        self._problem = problem
         self._error = ""
         """Why it was not started; until something is changed."""
 
@@ -104,7 +130,7 @@ class SpawnScreen(ModalScreen[None]):
         """The parts."""
         chosen = self._chosen
         find = self._source.directories
-        task = TextArea(sanitize_text(self._prompt), id="prompt", compact=True)
+        task = _TaskArea(sanitize_text(self._prompt), id="prompt", compact=True)
         agent = SelectField(chosen["agent"] or _OWN, id="agent", is_needed=True)
         with Vertical(id="box") as box:
             box.border_title = "start an agent"
@@ -124,7 +150,9 @@ class SpawnScreen(ModalScreen[None]):
                     yield FieldRow("worktree", worktree, begins=True)
                     yield FieldRow("base", SelectField(id="base", is_free=True))
                     yield FieldRow("carry", FormCheckbox("copy my uncommitted changes", id="carry"))
-                    yield FieldRow("limits", self._limits(), begins=True)
+                    budget = Input(id="budget", placeholder=_SETTINGS)
+                    yield FieldRow("budget", budget, begins=True, noted=True)
+                    yield FieldRow("limits", self._limits())
                     yield FieldRow("options", Input(id="more", placeholder=_EXAMPLE))
                 yield Label(id="folded", markup=False)
             yield Label(id="hint", markup=False)
@@ -138,8 +166,10 @@ class SpawnScreen(ModalScreen[None]):
         self._show_agent()
         self._show_worktree()
         self._find_out()
-        self.run_worker(self._find_agents(), group="agents")
+        self.run_worker(self._find_agents, group="agents")
         self.query_one("#agent" if self._prompt else "#prompt").focus()
+        if self._problem:  # after the fields are filled in, which are no change of the person's
+            self.call_after_refresh(self._show_error, self._problem)
 
     def on_resize(self) -> None:
         """Show as many fields as there is room for."""
@@ -149,8 +179,9 @@ class SpawnScreen(ModalScreen[None]):
         """Say what the field is for."""
         self._show_hint()
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Enter starts."""
+    @on(_TaskArea.Submitted)
+    @on(Input.Submitted)
+    def _submitted(self, event: Message) -> None:
         event.stop()
         self.action_start()
 
@@ -177,6 +208,7 @@ class SpawnScreen(ModalScreen[None]):
         names = {"directory": "cwd", "name": "name", "effort": "effort", "worktree": "worktree"}
         facts = [f"{title} {words}" for title, id_ in names.items() if (words := self._given(id_))]
         limits = [words for name in LIMITS if (words := self._given(f"limit-{name}"))]
+        facts += [f"budget {words}"] if (words := self._given("budget")) else []
         facts += ["limits"] * bool(limits) + ["options"] * bool(self._given("more"))
         self.query_one("#folded", Label).update(f"{glyphs.FOLDED} {' · '.join(facts)}")
 
@@ -230,7 +262,7 @@ class SpawnScreen(ModalScreen[None]):
         # The app's own: a worktree may take a while to make, and who closes the form meanwhile
         # has an agent all the same.
         app = cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]
-        app.run_worker(self._start(options), group="spawn")
+        app.run_worker(partial(self._start, options), group="spawn")
 
     async def _start(self, options: SpawnOptions) -> None:
         try:
@@ -274,6 +306,7 @@ class SpawnScreen(ModalScreen[None]):
         self._check(options)
         return SpawnOptions(
             options=options,
+            budget=parse_budgets(self._given("budget") or ""),
             name=self._given("name"),
             prompt=self.query_one("#prompt", TextArea).text.strip() or None,
         )
@@ -297,6 +330,8 @@ class SpawnScreen(ModalScreen[None]):
         """Show the agents at once, and again when their versions are known."""
         for with_versions in (False, True):
             self._agents = await self._source.agents(with_versions=with_versions)
+            if not self.display:  # it is being closed, and some of its fields are gone
+                return
             field = self._field("agent")
             field.offer(list_agent_options(self._agents))
             chosen = field.chosen
@@ -309,11 +344,13 @@ class SpawnScreen(ModalScreen[None]):
 
     def _find_models(self) -> None:
         if (agent := self._agent) is not None:
-            self.run_worker(self._offer_models(agent), group="models", exclusive=True)
+            self.run_worker(partial(self._offer_models, agent), group="models", exclusive=True)
 
     async def _offer_models(self, agent: SpawnAgent) -> None:
-        self._field("model").offer(await self._source.models(agent))
-        self._show_notes()
+        models = await self._source.models(agent)
+        if self.display:
+            self._field("model").offer(models)
+            self._show_notes()
 
     def _show_agent(self) -> None:
         """Offer what the agent takes."""
@@ -346,9 +383,10 @@ class SpawnScreen(ModalScreen[None]):
     def _show_notes(self) -> None:
         """Say beside each field what its value means."""
         for row in self.query(FieldRow):
-            field = row.query("SelectField").first(SelectField) if row.noted else None
-            if field is not None:
+            for field in row.query(SelectField) if row.noted else ():
                 row.note(self._describe(field))
+            for _ in row.query("#budget"):
+                row.note(describe_budgets(self._given("budget") or ""))
 
     def _describe(self, field: SelectField) -> str:
         """What the value of a field means, or what none means."""
@@ -369,10 +407,12 @@ class SpawnScreen(ModalScreen[None]):
         return self._cwd if cwd is None or cwd == sanitize_line(self._cwd) else cwd
 
     def _find_out(self) -> None:
-        self.run_worker(self._look_again(), group="look", exclusive=True)
+        self.run_worker(self._look_again, group="look", exclusive=True)
 
     async def _look_again(self) -> None:
         self._known = known = await self._source.look(self._directory)
+        if not self.display:
+            return
         # A name that is no plain text cannot be typed either.
         branches = [name for name in known.branches if name == sanitize_line(name, 100)]
         options = [
@@ -448,7 +488,7 @@ _KEYS = "ctrl+s start · ctrl+o {} · ↑↓ choose · esc cancel"
 _EXAMPLE = "tools=read allow='bash(make:*)'"
 _HINTS = {
     "agent": "type to filter; enter chooses, enter again starts",
-    "prompt": "what it is to do; empty: it waits for a prompt",
+    "prompt": "what it is to do; enter starts, ctrl+j new line; empty: it waits",
     "cwd": "where it works, or of which repository it gets a worktree; tab completes a path",
     "name": "how you call it; also names its worktree and branch",
     "model": "one of the list, or any name that the agent takes",
@@ -457,6 +497,7 @@ _HINTS = {
     "worktree": f"{NEW}, {NONE}, one that exists, or a name or path of your own",
     "base": "a branch, a tag or a commit that the new worktree starts from",
     "carry": "space: changed and untracked files come along; yours stay",
+    "budget": f"for all its turns and all that it starts: {BUDGET_EXAMPLES}",
     "limits": "where one turn is ended; empty: as the settings say",
     "more": "other options, as name=value",
 }
@@ -467,6 +508,7 @@ _FIELDS = {
     "carry": "worktree",
     "mode": "mode",
     "effort": "effort",
+    "budget": "budget",
     **{f"limits.{name}": f"limit-{name}" for name in LIMITS},
 }
 """The field that an error is about, by its first word."""

@@ -2,6 +2,7 @@
 and the values to choose from. Pure: it reads no disk and draws nothing.
 """
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 
 from quarterdeck.policy.modes import MODE_MEANINGS, MODES
+from quarterdeck.wire.budgets import BudgetLimit, describe_limit, parse_limit
 from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.session_options import SessionLimits, SessionOptions
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from quarterdeck.drivers.probe import LoginState
 
 __all__ = [
+    "BUDGET_EXAMPLES",
     "EFFORT_WORDS",
     "LIMITS",
     "NEW",
@@ -32,6 +35,7 @@ __all__ = [
     "OptionTextError",
     "SpawnAgent",
     "SpawnDirectory",
+    "describe_budgets",
     "list_agent_options",
     "list_directory_options",
     "list_effort_options",
@@ -39,9 +43,11 @@ __all__ = [
     "list_model_options",
     "list_remembered",
     "list_worktree_options",
+    "parse_budgets",
     "parse_limits",
     "parse_option_text",
     "parse_worktree_choice",
+    "recall_options",
 ]
 
 NEW, NONE = "new", "none"
@@ -50,6 +56,10 @@ LIMITS = {"cost": "$", "tokens": "tokens", "model_calls": "model calls", "second
 """The limits of a turn that have a field, with what they are counted in."""
 REMEMBERED = ("agent", "model", "mode", "effort", "worktree")
 """The fields whose last values are offered again in the same project."""
+BUDGET_EXAMPLES = "5usd, 200ktok, 50calls or 30min"
+"""How budgets are written."""
+_BUDGET_WORD = re.compile(r"[^\s,]+(?: (?=[a-zA-Z$]+(?:[\s,]|$))[a-zA-Z$]+)?")
+"""A budget; between its number and its unit there may be a space."""
 _LISTS = ("roots", "allow", "deny", "tools", "denied_tools")
 _TEXTS = ("transport", "agent_mode", "effort", "system_prompt", "resume", "fork")
 _LIMITS = tuple(f"limits.{name}" for name in SessionLimits.__struct_fields__)
@@ -134,12 +144,54 @@ def parse_limits(typed: Mapping[str, str | None], also: SessionLimits) -> Sessio
     return msgspec.structs.replace(also, **found)
 
 
+def parse_budgets(text: str) -> tuple[BudgetLimit, ...]:
+    """The budgets that a line names, such as ``5usd 200ktok``; of one unit only one.
+
+    Raises:
+        OptionTextError: one of them is none; the message says what one looks like.
+    """
+    found: dict[str, BudgetLimit] = {}
+    for word in _BUDGET_WORD.findall(text):
+        try:
+            limit = parse_limit(word)
+        except ValueError as error:
+            raise OptionTextError(f"budget: {error}") from None
+        if limit.unit in found:
+            raise OptionTextError(f"budget: {text!r} has two in {limit.unit}; write one")
+        found[limit.unit] = limit
+    if text.strip(" ,") and not found:
+        raise OptionTextError(f"budget: {text!r} is no budget; write it as {BUDGET_EXAMPLES}")
+    return tuple(found.values())
+
+
+def describe_budgets(text: str) -> str:
+    """What a line of budgets means, or what one looks like."""
+    try:
+        limits = parse_budgets(text)
+    except OptionTextError:
+        return f"such as {BUDGET_EXAMPLES}"
+    words = ", ".join(describe_limit(limit.unit, limit.amount) for limit in limits)
+    return f"{words} for it and all that it starts" if words else ""
+
+
 def list_remembered(options: SessionOptions) -> dict[str, str]:
     """What to offer again next time: the values of ``REMEMBERED`` fields."""
     tree = options.worktree
     choice = "" if tree is None or tree.path else NONE if tree.is_off else NEW
     values = (options.agent, options.model, options.mode, options.effort, choice)
     return {name: value for name, value in zip(REMEMBERED, values, strict=True) if value}
+
+
+def recall_options(chosen: Mapping[str, str], cwd: str) -> SessionOptions:
+    """How an agent starts that is to be as the last one, by what ``list_remembered`` kept.
+
+    Raises:
+        OptionTextError: what was kept is no longer understood.
+    """
+    given = {name: chosen.get(name) or None for name in REMEMBERED if name != "worktree"}
+    tree = {NEW: WorktreeOptions(), NONE: WorktreeOptions(is_off=True)}
+    options = parse_option_text("", cwd=cwd, **given)
+    return msgspec.structs.replace(options, worktree=tree.get(chosen.get("worktree", "")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

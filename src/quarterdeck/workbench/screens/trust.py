@@ -99,6 +99,7 @@ class TrustScreen(ModalScreen[None]):
         """The parts."""
         with Vertical(id="box") as box:
             box.border_title = "do you trust this workspace?"
+            box.border_subtitle = "↑↓ scroll · esc not now"
             yield _Facts(self.trust)
             yield _Choices(id="choices")
 

@@ -4,10 +4,9 @@ Taking in a record again changes nothing, so that pages may overlap.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct, field
 
 from quarterdeck.wire.conversation import TextPart
 from quarterdeck.wire.event_text import (
@@ -17,6 +16,7 @@ from quarterdeck.wire.event_text import (
     find_exit_status,
 )
 from quarterdeck.wire.events import (
+    BudgetEvent,
     Checkpointed,
     ChildEnded,
     ChildStarted,
@@ -29,15 +29,18 @@ from quarterdeck.wire.events import (
     GoalEnded,
     GoalSet,
     GrantRevoked,
+    GrantUsed,
     MessageChunk,
     MessagePinned,
     MessageUnpinned,
     ModeChanged,
     ModelCallFinished,
+    ModelCallMetered,
     ModelCallStarted,
     NoticePosted,
     OptionsChanged,
     PermissionAnswered,
+    PermissionApproved,
     PermissionAsked,
     PermissionViolated,
     PlanChanged,
@@ -91,6 +94,7 @@ __all__ = [
     "collect_edits",
     "count_inner_calls",
     "end_command",
+    "interrupt_calls",
 ]
 
 MOST_OUTPUT = 64_000
@@ -106,8 +110,7 @@ _DEEPEST = 8
 _PLAIN = ("title", "name", "kind", "status", "locations", "raw_input", "raw_output")
 
 
-@dataclass(slots=True)
-class BlockBuilder:
+class BlockBuilder(Struct):
     """Blocks that grow by records in order."""
 
     blocks: list[Block] = field(default_factory=list[Block])
@@ -126,6 +129,8 @@ class BlockBuilder:
     """No turn began or ended yet."""
     unbegun: EndBlock | None = None
     """The end of a turn that began before the first record."""
+    has_new_run: bool = False
+    """A run of the session ended or began: calls from before the first record are over."""
     most: int | None = MOST_TEXT
     """Characters of one text that are kept; None: all."""
     find_name: NameFinder = lambda _: None
@@ -142,7 +147,7 @@ class BlockBuilder:
         event = record.event
         if isinstance(event, MessageChunk | ThoughtChunk):
             self._chunk(record, event)
-        elif isinstance(event, WorktreeEvent):
+        elif isinstance(event, WorktreeEvent | BudgetEvent):
             self._describe(record, event)
         elif not self._is_unseen(event):
             self._end_text()
@@ -176,6 +181,8 @@ class BlockBuilder:
             case (
                 UsageReported()
                 | ModelCallStarted()
+                | ModelCallMetered()
+                | GrantUsed()
                 | OptionsChanged()
                 | CommandsChanged()
                 | SessionChanged()
@@ -230,7 +237,7 @@ class BlockBuilder:
             last.version += 1
 
     def _event(self, record: Record, event: Event) -> None:
-        assert not isinstance(event, WorktreeEvent)
+        assert not isinstance(event, WorktreeEvent | BudgetEvent | ModelCallMetered | GrantUsed)
         match event:
             case Prompted():
                 self._prompt(record, event)
@@ -238,7 +245,7 @@ class BlockBuilder:
                 _apply_call(self, record, event)
             case TerminalExited() | CommandStarted():
                 _apply_terminal(self, record, event)
-            case PermissionAsked() | PermissionAnswered():
+            case PermissionAsked() | PermissionApproved() | PermissionAnswered():
                 _apply_permission(self, record, event)
             case PlanChanged(entries=entries):
                 self._plan(record, entries)
@@ -308,8 +315,12 @@ class BlockBuilder:
         self.add(block)
 
     def _describe(self, record: Record, event: Event) -> None:
+        if isinstance(event, SessionEnded | SessionOpened | SessionResumed):
+            self.has_new_run = True
+            interrupt_calls(self)
         if isinstance(event, SessionOpened):
             self.cwd = event.cwd
+            return  # the head says it
         if (note := describe_event(event, self.find_name)) is not None:
             self._end_text()
             self._note(record, note.text, note.severity).is_checkpoint = isinstance(
@@ -380,6 +391,8 @@ def _apply_call(
         value = getattr(event, name, UNSET)
         if value is not UNSET:
             setattr(block, name, value)
+    if getattr(event, "status", UNSET) is not UNSET:
+        block.is_interrupted = False
     if isinstance(event, ToolCallEnded):
         block.reason = event.reason
         block.is_asking = False
@@ -395,6 +408,17 @@ def _apply_call(
         found = list_images(event) if has_images(event.content) else ()
         block.images = note_images(record.seq, found, block.images)
     builder.touch(block, record.seq)
+
+
+def interrupt_calls(builder: BlockBuilder) -> None:
+    """End the calls that are open: what made them is gone, and no event will tell how they ended.
+
+    Commands of the person go on; they are not the session's.
+    """
+    for block in builder.calls.values():
+        if block.status in ("pending", "in_progress") and not block.is_persons:
+            block.status, block.is_interrupted, block.is_asking = "cancelled", True, False
+            builder.touch(block, block.last)
 
 
 def _apply_output(builder: BlockBuilder, event: TerminalOutput, seq: int) -> None:
@@ -451,9 +475,11 @@ def end_command(block: ToolBlock, event: TerminalExited) -> None:
 
 
 def _apply_permission(
-    builder: BlockBuilder, record: Record, event: PermissionAsked | PermissionAnswered
+    builder: BlockBuilder,
+    record: Record,
+    event: PermissionAsked | PermissionApproved | PermissionAnswered,
 ) -> None:
-    """Permission is asked for, given or refused."""
+    """Permission is asked for, given by one of several people, or decided."""
     block = _block(builder, event.call, record.seq, None)
     if isinstance(event, PermissionAsked):
         block.is_asking = True
@@ -464,6 +490,8 @@ def _apply_permission(
         block.raw_input = event.raw_input if block.raw_input is None else block.raw_input
         if not (block.texts or block.diffs or block.terminals):
             _content(builder, block, event.content)
+    elif isinstance(event, PermissionApproved):
+        block.decision = f"approved by {event.by.name or event.by.kind}"
     else:
         block.is_asking = False
         block.decision = _decision(event)

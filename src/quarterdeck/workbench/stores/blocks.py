@@ -1,10 +1,10 @@
 """The blocks that a transcript is made of, and their text."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import msgspec
+from msgspec import Struct, field
 
 from quarterdeck.wire.events import Origin
 from quarterdeck.wire.settings import PlanEntry
@@ -40,8 +40,7 @@ MOST_TEXT = 200_000
 CallStatus: TypeAlias = Literal["pending", "in_progress", "completed", "failed", "cancelled"]
 
 
-@dataclass(slots=True, kw_only=True)
-class PromptBlock:
+class PromptBlock(Struct, kw_only=True):
     """What someone said to the agent."""
 
     first: int
@@ -60,8 +59,7 @@ class PromptBlock:
     expanded: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
-class TextBlock:
+class TextBlock(Struct, kw_only=True):
     """Words of the agent, or its thoughts, as they come."""
 
     first: int
@@ -116,8 +114,7 @@ class TextBlock:
         return "".join(reversed(found))
 
 
-@dataclass(slots=True, kw_only=True)
-class ToolBlock:
+class ToolBlock(Struct, kw_only=True):
     """A tool call: what it is, how far, and what came of it."""
 
     first: int
@@ -155,6 +152,8 @@ class ToolBlock:
     is_asking: bool = False
     is_cut: bool = False
     """Its beginning is not known yet."""
+    is_interrupted: bool = False
+    """Its session ended before it did; there is no result."""
     is_persons: bool = False
     """A command that the person ran, not the agent."""
     inner: "Block | None" = None
@@ -169,8 +168,7 @@ class ToolBlock:
     expanded: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
-class PlanBlock:
+class PlanBlock(Struct, kw_only=True):
     """The agent's plan as it was at one time."""
 
     first: int
@@ -182,8 +180,7 @@ class PlanBlock:
     expanded: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
-class NoteBlock:
+class NoteBlock(Struct, kw_only=True):
     """One thing that happened, in a line."""
 
     first: int
@@ -199,8 +196,7 @@ class NoteBlock:
     expanded: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
-class EndBlock:
+class EndBlock(Struct, kw_only=True):
     """How a turn ended, and what it took."""
 
     first: int
@@ -227,8 +223,7 @@ class EndBlock:
 Block: TypeAlias = PromptBlock | TextBlock | ToolBlock | PlanBlock | NoteBlock | EndBlock
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class RunBlock:
+class RunBlock(Struct, kw_only=True, eq=False):
     """Reads and searches that follow each other, shown in one line; in no log and no store."""
 
     first: int

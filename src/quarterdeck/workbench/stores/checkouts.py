@@ -4,7 +4,8 @@ import asyncio
 import os
 import re
 import time
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from quarterdeck.wire.errors import QuarterdeckError
 
@@ -20,8 +21,7 @@ _SECONDS = 5.0
 _COUNTS = re.compile(r"(\d+) (insertion|deletion)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkout:
+class Checkout(Struct, frozen=True, kw_only=True):
     """What git says about a directory; empty where it is no checkout."""
 
     branch: str = ""

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from quarterdeck.wire.errors import QuarterdeckError
 
@@ -24,8 +26,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiscoveredAgent:
+class DiscoveredAgent(Struct, frozen=True, kw_only=True):
     """An agent of the catalogue on this machine."""
 
     name: str
@@ -43,8 +44,7 @@ class DiscoveredAgent:
     """It is here and speaks ACP, by which it may offer ways to log in."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineDiscovery:
+class MachineDiscovery(Struct, frozen=True, kw_only=True):
     """What was found on this machine, without starting anything."""
 
     agents: tuple[DiscoveredAgent, ...] = ()
@@ -75,8 +75,7 @@ class DemoControl(Protocol):
         ...
 
 
-@dataclass(slots=True, kw_only=True)
-class DiscoveryStore:
+class DiscoveryStore(Struct, kw_only=True):
     """What is known so far; everything None until someone has looked."""
 
     places: "Places | None" = None

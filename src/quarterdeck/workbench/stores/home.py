@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from quarterdeck.drivers.history.history import AgentHistory
     from quarterdeck.drivers.history.session import HistorySession
     from quarterdeck.fleet.api import AgentInfo
+    from quarterdeck.system.git.repository import GitRepository
 
     from ..context import WorkbenchContext
     from ..preferences.store import Preferences
@@ -25,10 +26,11 @@ __all__ = [
     "TIPS",
     "FirstStep",
     "HomeStore",
+    "ProjectCommit",
     "ProjectState",
     "RecentSession",
     "Tip",
-    "choose_tip",
+    "choose_tips",
     "current_step",
     "find_done_steps",
     "list_recent_sessions",
@@ -36,8 +38,10 @@ __all__ = [
     "read_mode",
 ]
 
-MOST_RECENT = 5
-"""Sessions that are offered to continue; each has a key."""
+MOST_RECENT = 9
+"""Sessions that are offered to continue where there is room; each has a key."""
+_COMMITS = 5
+_FILES = 8
 _PAST = 20
 """Sessions on disk that are looked at; some may be in the fleet already."""
 _SECONDS = 5.0
@@ -50,6 +54,16 @@ FIRST_STEPS: tuple[FirstStep, ...] = ("agent", "trust", "mode", "prompt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectCommit:
+    """A commit of the branch that is checked out. Its texts are foreign."""
+
+    id: str
+    subject: str
+    time: int
+    """Microseconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectState:
     """What git says about the directory; no branch: it is no repository."""
 
@@ -58,6 +72,10 @@ class ProjectState:
     branch: str = ""
     changed: int | None = None
     """Files with uncommitted changes, new ones too; None: not known."""
+    files: tuple[tuple[str, str], ...] = ()
+    """The first of those: the letter of git, and the path."""
+    commits: tuple[ProjectCommit, ...] = ()
+    """The last ones, newest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +141,31 @@ def look_at_project(cwd: Path) -> ProjectState:
         root, branch = repository.top, os.fsencode(repository.branch).decode("utf-8", "replace")
         words = ["status", "--porcelain", "-z", "--no-renames"]
         answer = repository.ask(words, most=_MOST_STATUS, seconds=_SECONDS)
+        commits = _list_commits(repository)
     except (QuarterdeckError, OSError):
         return ProjectState(root=str(cwd))
-    return ProjectState(root=root, branch=branch, changed=answer.data.count(b"\0"))
+    entries = answer.data.decode("utf-8", "replace").split("\0")[:_FILES]
+    files = tuple((one[:2].strip()[:1], one[3:]) for one in entries if len(one) > 3)
+    count = answer.data.count(b"\0")
+    return ProjectState(root=root, branch=branch, changed=count, files=files, commits=commits)
+
+
+def _list_commits(repository: "GitRepository") -> tuple[ProjectCommit, ...]:
+    """The last commits; none where there are none yet."""
+    from quarterdeck.system.errors import GitError
+
+    words = ["log", f"-{_COMMITS}", "-z", "--format=%h%x1f%ct%x1f%s"]
+    try:
+        answer = repository.ask(words, most=_MOST_STATUS, seconds=_SECONDS)
+    except GitError:
+        return ()
+    found: list[ProjectCommit] = []
+    for entry in answer.data.decode("utf-8", "replace").split("\0"):
+        id_, _, rest = entry.partition("\x1f")
+        when, _, subject = rest.partition("\x1f")
+        if when.isdecimal():
+            found.append(ProjectCommit(id=id_, subject=subject, time=int(when) * 1_000_000))
+    return tuple(found)
 
 
 def read_mode(places: "Places", directory: Path) -> str:
@@ -241,14 +281,15 @@ TIPS = (
 """Each is true; one is shown at each start."""
 
 
-def choose_tip(starts: int, find_key: Callable[[str], str | None]) -> str:
-    """The tip of a start, with the key that its command has now; another at the next start.
+def choose_tips(starts: int, find_key: Callable[[str], str | None], most: int = 1) -> list[str]:
+    """The tips of a start, with the keys that their commands have now; others at the next start.
 
     ``find_key``: the key of a command; None: it has none, and the next tip is taken.
     """
+    found: list[str] = []
     for at in range(len(TIPS)):
         tip = TIPS[(starts + at) % len(TIPS)]
         key = find_key(tip.command) if tip.command else ""
-        if key is not None:
-            return tip.text.format(key=key)
-    return ""
+        if key is not None and len(found) < most:
+            found.append(tip.text.format(key=key))
+    return found

@@ -4,10 +4,9 @@ The bytes stay in the log, and are read when someone looks: an image may be larg
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from quarterdeck.wire.content import (
     ContentBlock,
@@ -42,8 +41,7 @@ __all__ = [
 ]
 
 
-@dataclass(slots=True, kw_only=True)
-class BlockImage:
+class BlockImage(Struct, kw_only=True):
     """An image of a block: what it is, and where in the log its bytes are."""
 
     seq: int
@@ -60,6 +58,8 @@ class BlockImage:
     """Why it cannot be drawn."""
     is_wanted: bool = False
     """Its pixels are being read."""
+    is_away: bool = False
+    """Its pixels could not be read, because the host is away."""
 
 
 def list_images(event: Event) -> list[ImageContent]:

@@ -1,8 +1,10 @@
 """The agents as the table shows them: grouped, sorted, filtered; and what each does just now."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from quarterdeck.wire.clock import format_local_time
 from quarterdeck.wire.event_text import describe_request
@@ -66,8 +68,7 @@ SORTS: dict[str, Callable[["AgentInfo"], tuple[Any, ...]]] = {
 """What agents can be sorted by; figures come with the greatest first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentListQuery:
+class AgentListQuery(Struct, frozen=True, kw_only=True):
     """What a person wants to see of the agents."""
 
     by: str = "need"
@@ -303,8 +304,7 @@ def _describe_action(title: str, kind: str) -> str:
     return f"{_ACTIONS[kind]} {words}".rstrip()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RosterTotals:
+class RosterTotals(Struct, frozen=True, kw_only=True):
     """What all agents amount to."""
 
     words: dict[str, int]

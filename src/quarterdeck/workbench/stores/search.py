@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from .block_builder import BlockBuilder
 from .blocks import Block, TextBlock, ToolBlock, text_of_block
@@ -17,8 +18,7 @@ MOST_FOUND = 2_000
 _END = 2**62
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockMatch:
+class BlockMatch(Struct, frozen=True, kw_only=True):
     """A block that has the words."""
 
     seq: int

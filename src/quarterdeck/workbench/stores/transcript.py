@@ -10,7 +10,13 @@ from quarterdeck.wire.event_text import NameFinder
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
 
-from .block_builder import BlockBuilder, collect_edits, count_inner_calls, end_command
+from .block_builder import (
+    BlockBuilder,
+    collect_edits,
+    count_inner_calls,
+    end_command,
+    interrupt_calls,
+)
 from .blocks import (
     Block,
     EndBlock,
@@ -37,6 +43,9 @@ __all__ = [
 
 def join_pages(before: BlockBuilder, after: BlockBuilder) -> None:
     """Put the blocks of ``after`` behind those of ``before``, joining what the cut went through."""
+    if after.has_new_run:
+        interrupt_calls(before)
+        before.has_new_run = True
     for call, later in list(after.calls.items()):
         earlier = before.calls.get(call)
         if earlier is not None:
@@ -87,6 +96,8 @@ def _merge(earlier: ToolBlock, later: ToolBlock) -> None:
     later.name = later.name or earlier.name
     later.asked = later.asked or earlier.asked
     later.kind = earlier.kind if later.kind == "other" else later.kind
+    if later.status == "pending":  # nothing said more
+        later.status, later.is_interrupted = earlier.status, earlier.is_interrupted
     later.texts = later.texts or earlier.texts
     later.images = later.images or earlier.images
     later.diffs = later.diffs or earlier.diffs
@@ -106,6 +117,7 @@ def _merge(earlier: ToolBlock, later: ToolBlock) -> None:
         "raw_output",
         "decision",
         "is_asking",
+        "is_interrupted",
         "exit",
         "began",
         "ended",

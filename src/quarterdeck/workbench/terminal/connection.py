@@ -12,7 +12,7 @@ from quarterdeck.terminal.viewer_events import TerminalEnded, ViewerEvent
 from quarterdeck.wire.errors import QuarterdeckError
 
 if TYPE_CHECKING:
-    from quarterdeck.fleet.api import FleetTerminals
+    from quarterdeck.fleet.terminals.api import FleetTerminals
 
 __all__ = ["Cells", "TerminalFollower", "TerminalInput", "TerminalSizer", "TerminalViewState"]
 

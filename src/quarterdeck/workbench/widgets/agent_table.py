@@ -2,7 +2,7 @@
 there is room.
 """
 
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
@@ -35,8 +35,10 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from quarterdeck.fleet.api import AgentInfo, InboxItem
+    from quarterdeck.fleet.budgets.api import BudgetRow
     from quarterdeck.wire.ids import SessionId
 
+    from ..stores.budgets import BudgetStore
     from ..stores.inbox import InboxStore
 
 __all__ = ["AgentTable"]
@@ -44,6 +46,12 @@ __all__ = ["AgentTable"]
 _AT_WORK = ("running", "starting", "waiting")
 _TABLE = 80
 """Cells from which agents are rows of a table with names above its columns."""
+_NUMBERED = 9
+"""Agents that have a key of their own, which is their number."""
+_NUMBER = 2
+"""Cells of a number."""
+_NUMBER_ROOM = 40
+"""Cells from which there is room for numbers."""
 _CALM = 20.0
 """Seconds between two looks at the ages of agents, while none works."""
 
@@ -55,6 +63,7 @@ class AgentTable(Picker):
         roster: the agents.
         clock: tells the time, in microseconds.
         inbox: what agents wait for; None: that is not known.
+        budgets: what agents may use; None: that is not known.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -72,22 +81,25 @@ class AgentTable(Picker):
         Binding("h", "ask('here')", "show agents of this directory only, or all"),
     ]
 
-    @dataclass
     class CommandWanted(Message):
         """A command is to be done to an agent, whichever is in view."""
 
-        session: "SessionId"
-        command: str
+        def __init__(self, session: "SessionId", command: str) -> None:
+            super().__init__()
+            self.session = session
+            self.command = command
 
     def __init__(
         self,
         roster: RosterStore,
         clock: WallClock,
         inbox: "InboxStore | None" = None,
+        budgets: "BudgetStore | None" = None,
         *,
         id: str | None = None,
     ) -> None:
         super().__init__(id=id)
+        self._budgets = budgets
         self.columns: Sequence[str] = ()
         """What a person chose; empty: as many as fit."""
         self._roster = roster
@@ -106,6 +118,8 @@ class AgentTable(Picker):
         self._is_cards = False
         self._titles: dict[int, tuple[str, int]] = {}
         """The titles of the groups, by the agent before which they stand."""
+        self._has_numbers = True
+        self._numbers: dict[SessionId, int] = {}
         self.is_seen = False
 
     def on_mount(self) -> None:
@@ -116,6 +130,8 @@ class AgentTable(Picker):
         self._stops = [self._roster.watch(self._changed)]
         if self._inbox is not None:
             self._stops.append(self._inbox.watch(self._changed))
+        if self._budgets is not None:
+            self._stops.append(self._budgets.watch(self._changed))
         self._changed()
 
     def on_unmount(self) -> None:
@@ -139,7 +155,9 @@ class AgentTable(Picker):
         roster = self._roster
         lines: list[Line] = []
         if self._has_names(width) and (roster.agents or roster.query.narrows):
-            lines.append(agent_head(width, self.columns, roster.query.by, self._urgent, self._wide))
+            room = width - self._number_cells(width)
+            head = agent_head(room, self.columns, roster.query.by, self._urgent, self._wide)
+            lines.append(self._add_number(head, width))
         if self._is_seeking or roster.query.narrows:
             lines.append(self._filter_text())
         return lines
@@ -153,6 +171,7 @@ class AgentTable(Picker):
     def rows(self, width: int) -> list[tuple[str, Line]]:
         """See ``Picker``."""
         now, agents = self._clock(), self._roster.agents
+        self._numbers = {one.session: at for at, one in enumerate(agents[:_NUMBERED], 1)}
         self._titles = self._find_titles()
         self._requests = self._find_requests()
         self._wide = measure_columns(self._row(agent, now) for agent in agents)
@@ -248,8 +267,10 @@ class AgentTable(Picker):
             super().on_click(event)
             return
         event.prevent_default()
-        for column, at, wide in place_columns(width, self.columns, self._urgent, self._wide):
-            if at <= event.x < at + wide and column.name in SORTS:
+        before = self._number_cells(width)
+        places = place_columns(width - before, self.columns, self._urgent, self._wide)
+        for column, at, wide in places:
+            if at <= event.x - before < at + wide and column.name in SORTS:
                 by = self._roster.query.by
                 is_again = by == column.name and not self._roster.query.is_reversed
                 self._roster.sort(column.name, is_reversed=is_again)
@@ -261,13 +282,38 @@ class AgentTable(Picker):
             now=now,
             checkout=self._checkouts.get(agent.cwd),
             requests=self._requests.get(agent.session, ()),
+            budget=self._find_budget(agent),
         )
+
+    def _find_budget(self, agent: "AgentInfo") -> "BudgetRow | None":
+        return self._budgets.find(agent, self._roster.find) if self._budgets is not None else None
 
     def _draw(self, agent: "AgentInfo", now: int, width: int) -> list[Line]:
         row = self._row(agent, now)
+        room = width - self._number_cells(width)
         if self._is_cards:
-            return agent_card(row, width, self._wide)
-        return [agent_line(row, width, self.columns, self._urgent, self._wide)]
+            first, second = agent_card(row, room, self._wide)
+            return [self._add_number(first, width, agent), self._add_number(second, width)]
+        line = agent_line(row, room, self.columns, self._urgent, self._wide)
+        return [self._add_number(line, width, agent)]
+
+    def number(self, has_numbers: bool) -> None:
+        """Show which keys go to agents, or do not, where they do something else."""
+        if has_numbers != self._has_numbers:
+            self._has_numbers = has_numbers
+            self.update()
+
+    def _number_cells(self, width: int) -> int:
+        """Cells that numbers take; one agent alone needs none."""
+        is_of_use = self._has_numbers and len(self._roster.agents) > 1
+        return _NUMBER if is_of_use and width >= _NUMBER_ROOM else 0
+
+    def _add_number(self, line: Line, width: int, agent: "AgentInfo | None" = None) -> Line:
+        """Put the number of an agent, or room for one, behind the sign of its state."""
+        if not (cells := self._number_cells(width)):
+            return line
+        number = str(self._numbers.get(agent.session, "")) if agent is not None else ""
+        return (*line[:1], (number.ljust(cells), "faint"), *line[1:])
 
     def _filter_text(self) -> Line:
         query = self._roster.query
@@ -281,7 +327,8 @@ class AgentTable(Picker):
         )
 
     def _changed(self) -> None:
-        self._urgent = find_urgent_columns(self._roster.agents, self._roster)
+        has_budgets = any(map(self._find_budget, self._roster.agents))
+        self._urgent = find_urgent_columns(self._roster.agents, self._roster, budgets=has_budgets)
         self.update()
         agents = self._roster.agents
         if self._timer is not None:
@@ -342,7 +389,7 @@ class AgentTable(Picker):
             ):
                 wanted.add(agent.cwd)
         for cwd in wanted:
-            self.run_worker(self._ask_git(cwd), group="git")
+            self.run_worker(partial(self._ask_git, cwd), group="git")
 
     async def _ask_git(self, cwd: str) -> None:
         if await self._checkouts.ask(cwd):

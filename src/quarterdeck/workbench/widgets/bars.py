@@ -3,8 +3,9 @@ everything.
 """
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
 
 from quarterdeck.wire.event_text import describe_content
 
@@ -44,16 +45,14 @@ TroubleKind: TypeAlias = Literal[
 """``turn``: it is there, but its last turn failed. ``ended``: it was ended in good order."""
 
 
-@dataclass(frozen=True, slots=True)
-class TroubleRemedy:
+class TroubleRemedy(Struct, frozen=True):
     """A key or command, and what it does."""
 
     key: str
     words: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class Trouble(Struct, frozen=True, kw_only=True):
     """What to show below a transcript that does not go on by itself. All text is foreign."""
 
     kind: TroubleKind
@@ -77,9 +76,6 @@ _SIGNS: tuple[tuple[TroubleKind, str], ...] = (
         r"|invalid.{0,12}api.?key|\b401\b",
     ),
     ("version", r"\b(protocol|version)\b.{0,60}\b(old|new|unsupported|needs?|other|wrong|speaks?)"),
-)
-_COMPILED: tuple[tuple[TroubleKind, re.Pattern[str]], ...] = tuple(
-    (kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _SIGNS
 )
 
 _TITLES: dict[TroubleKind, str] = {
@@ -122,8 +118,8 @@ def _kind(agent: "AgentInfo", found: "DiscoveredAgent | None") -> TroubleKind:
     if agent.state != "failed":
         return "ended"
     reason = agent.reason or ""
-    for kind, sign in _COMPILED:
-        if sign.search(reason) and (kind != "missing" or not agent.is_live):
+    for kind, sign in _SIGNS:  # compiled when something went wrong, and then kept
+        if re.search(sign, reason, re.IGNORECASE) and (kind != "missing" or not agent.is_live):
             return kind
     if agent.is_live:
         return "turn"

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from textual import events, on
@@ -14,11 +14,12 @@ from textual.widgets import TextArea
 from ..completion import CompletionChoice, CompletionWord, find_completion_word
 from ..mentions import format_mention, parse_image_path
 from ..sanitize import sanitize_text
-from .completion_list import CompletionList
 from .vim_keys import VimInput, VimMode, uses_vim
 
 if TYPE_CHECKING:
     from textual.worker import Worker
+
+    from .completion_list import CompletionList
 
 __all__ = [
     "LONG_LINES",
@@ -134,19 +135,21 @@ class ChatInput(TextArea):
         Binding("alt+z", "redo", "redo"),
     ]
 
-    @dataclass
     class Submitted(Message):
         """A text is to be sent, whole."""
 
-        text: str
-        steers: bool = False
-        """It is for the turn that runs, not for the queue."""
+        def __init__(self, text: str, steers: bool = False) -> None:
+            super().__init__()
+            self.text = text
+            self.steers = steers
+            """It is for the turn that runs, not for the queue."""
 
-    @dataclass
     class ModeChanged(Message):
         """Keys of vim are in another mode; None: they are not wanted."""
 
-        mode: VimMode | None
+        def __init__(self, mode: VimMode | None) -> None:
+            super().__init__()
+            self.mode = mode
 
     class HelpWanted(Message):
         """A question mark in an empty input."""
@@ -162,7 +165,6 @@ class ChatInput(TextArea):
             id=id,
             soft_wrap=True,
             show_line_numbers=False,
-            compact=True,
             highlight_cursor_line=False,
             placeholder=_PLACEHOLDER,
         )
@@ -317,7 +319,7 @@ class ChatInput(TextArea):
             self._end_offers()
         else:
             self._stop_offering()
-            self._offering = self.run_worker(self._offer(word), group="offers")
+            self._offering = self.run_worker(partial(self._offer, word), group="offers")
 
     @on(TextArea.SelectionChanged)
     def _moved(self) -> None:
@@ -338,6 +340,8 @@ class ChatInput(TextArea):
         if len(offers) == 1 and offers[0].text == self._written(word):
             offers = ()  # it stands there already
         if self._offers is None:
+            from .completion_list import CompletionList  # not part of the first frame
+
             self._offers = CompletionList()
             self._offers.offer_to = self._take
             await self.screen.mount(self._offers)

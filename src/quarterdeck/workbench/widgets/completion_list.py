@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from textual import on
 from textual.content import Content
@@ -58,7 +59,7 @@ class FilePreview(LinesView, can_focus=False):
         """Show a file as soon as it is read; what is shown stays until then."""
         if path != self.path:
             self.path = path
-            self.run_worker(self._read(path, rows), exclusive=True)
+            self.run_worker(partial(self._read, path, rows), exclusive=True)
 
     async def _read(self, path: str, rows: int) -> None:
         lines = await asyncio.to_thread(read_preview, path, rows)

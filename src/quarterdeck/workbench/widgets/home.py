@@ -26,7 +26,7 @@ from ..stores.home import (
     FIRST_STEPS,
     HomeStore,
     RecentSession,
-    choose_tip,
+    choose_tips,
     current_step,
     find_done_steps,
     list_recent_sessions,
@@ -41,9 +41,26 @@ __all__ = ["HomeView", "find_command_key"]
 
 _TICK = 20.0
 """Seconds between two looks at the ages of sessions."""
+_TIPS = 4
+"""Tips that are chosen for a start; a small screen shows the first of them."""
+_SHOWN_KEYS = (
+    ("spawn", "start an agent, with all choices"),
+    ("answer", "answer who needs you"),
+    ("next", "show the next agent"),
+    ("review", "review what an agent changed"),
+    ("feed", "see what all agents do"),
+    ("layouts", "arrange panels"),
+    ("settings", "change settings"),
+    ("help", "list every key and command"),
+)
+"""Commands whose keys a large screen lists."""
 _TASKS = {
     "f": "Find a test that fails and fix what it shows. If none fails, say so.",
     "r": "Review my uncommitted changes: bugs first, then what is unclear. Change nothing.",
+    "e": "Explain this project to me: what it does, how it is built, where to begin reading. "
+    "Change nothing.",
+    "b": "Look for bugs in this project, worst first, and show me where. Change nothing.",
+    "t": "Find what no test covers, and write tests for the most important of it.",
 }
 
 
@@ -85,7 +102,8 @@ class HomeView(Picker):
         self._type_on = type_on
         self.store = HomeStore()
         """What was found so far."""
-        self._tip = ""
+        self._tips: list[str] = []
+        self._keys_shown: list[tuple[str, str]] = []
         self._cwd = context.cwd
         self._recent: list[RecentSession] = []
         self._step: FirstStep | None = None
@@ -94,7 +112,9 @@ class HomeView(Picker):
     def on_mount(self) -> None:
         """Look for what there is, beside the loop."""
         choices = self._app_context.preferences.choices
-        self._tip = choose_tip(choices.starts, self._find_key)
+        self._tips = choose_tips(choices.starts, self._find_key, _TIPS)
+        found = ((self._find_key(command), does) for command, does in _SHOWN_KEYS)
+        self._keys_shown = [(key, does) for key, does in found if key]
         choices.starts += 1
         self._keep()
         self.set_interval(_TICK, self.update)
@@ -146,7 +166,9 @@ class HomeView(Picker):
             recent=self._recent,
             step=self._step,
             done=frozenset(self._find_done()),
-            tip=self._tip,
+            tips=self._tips,
+            keys=self._keys_shown,
+            height=max(0, self.size.height - 2),
         )
 
     # Keys

@@ -1,6 +1,5 @@
 """Rows to choose from, with a cursor."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import events
@@ -29,24 +28,26 @@ class Picker(LineCanvas, can_focus=True):
         Binding("enter,space", "choose", "choose"),
     ]
 
-    @dataclass
     class Moved(Message):
         """The cursor is on another row."""
 
-        picker: "Picker"
-        key: str
+        def __init__(self, picker: "Picker", key: str) -> None:
+            super().__init__()
+            self.picker = picker
+            self.key = key
 
         @property
         def control(self) -> "Picker":
             """Who posted it."""
             return self.picker
 
-    @dataclass
     class Chosen(Message):
         """A row was chosen."""
 
-        picker: "Picker"
-        key: str
+        def __init__(self, picker: "Picker", key: str) -> None:
+            super().__init__()
+            self.picker = picker
+            self.key = key
 
         @property
         def control(self) -> "Picker":

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
 from textual import events, on
@@ -334,7 +335,7 @@ class SelectField(Input):
 
     def _open(self, typed: str) -> None:
         if self._find is not None:
-            self._search = self.run_worker(self._find_and_show(typed), exclusive=True)
+            self._search = self.run_worker(partial(self._find_and_show, typed), exclusive=True)
         else:
             self._show(filter_options(self.options, typed), typed)
 

@@ -1,9 +1,8 @@
 """The transcript of an agent: what is in view is drawn, and nothing else."""
 
 import asyncio
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -11,14 +10,14 @@ from textual.geometry import Size
 from textual.message import Message
 
 from quarterdeck.wire.clock import WallClock, format_local_time, read_wall_clock
-from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.wire.errors import LinkError, QuarterdeckError
 
 from ..rendering.block_layout import BlockLayout
 from ..rendering.blocks import can_fold, prompt_title
 from ..rendering.calls import put_elapsed
 from ..rendering.lines import Line, find_url_at, mark_matches
 from ..rendering.markdown import is_markdown_loaded, load_markdown
-from ..sanitize import sanitize_text
+from ..sanitize import sanitize_line, sanitize_text
 from ..stores.blocks import Block, PromptBlock, RunBlock, ShownBlock, ToolBlock, images_of
 from ..stores.images import BlockImage, list_images
 from ..stores.transcript import TranscriptChange, TranscriptSpot, TranscriptStore
@@ -61,12 +60,22 @@ class _ImageLoader:
         if isinstance(block, RunBlock):
             return
         for image in images_of(block):
-            if image.raster is None and not image.problem and not image.is_wanted:
+            is_open = image.raster is None and not image.problem
+            if is_open and not (image.is_wanted or image.is_away):
                 image.is_wanted = True
                 self._wanted.append((store, block, image))
         if self._wanted and not self._is_busy:
             self._is_busy = True
             self._run(self._load)
+
+    def want_again(self, store: TranscriptStore) -> None:
+        """The host is back: what it could not give is wanted when someone looks."""
+        for block in store.blocks:
+            away = [image for image in images_of(block) if image.is_away]
+            for image in away:
+                image.is_away = False
+            if away:
+                store.redraw(block)
 
     async def _load(self) -> None:
         try:
@@ -103,8 +112,16 @@ async def _load_image(store: TranscriptStore, image: BlockImage) -> None:
             image.raster = await asyncio.to_thread(load_raster, images[image.at].data)
     except ImageError as error:
         image.problem = str(error)
+    except QuarterdeckError as error:
+        from quarterdeck.fleet.errors import HostError
+
+        image.is_away = isinstance(error, LinkError | HostError)
+        image.problem = "" if image.is_away else sanitize_line(str(error), 200)
     finally:
         image.is_wanted = False
+
+
+_PagePlace: TypeAlias = Literal["first", "older", "newer", "end"]
 
 
 class TranscriptView(LineCanvas, can_focus=True):
@@ -133,22 +150,22 @@ class TranscriptView(LineCanvas, can_focus=True):
         Binding("v", "app.command('review')", "review what the agent changed"),
     ]
 
-    @dataclass
     class Wanted(Message):
         """A page beside the window is needed; the first around a place, if one is named."""
 
-        session: "SessionId"
-        where: Literal["first", "older", "newer", "end"]
-        spot: TranscriptSpot | None = None
+        def __init__(
+            self, session: "SessionId", where: _PagePlace, spot: TranscriptSpot | None = None
+        ) -> None:
+            super().__init__()
+            self.session, self.spot = session, spot
+            self.where: _PagePlace = where
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._store: TranscriptStore | None = None
-        self.places = ScrollAnchors()
-        self._place = ScrollAnchor()
-        self._width = 1
+        self.places, self._place = ScrollAnchors(), ScrollAnchor()
+        self._width, self._is_settling = 1, False
         self._unwatch = lambda: None
-        self._is_settling = False
         self._looking = SearchController(self, lambda: self._store, self.go_to)
         self.empty: list[Line] = []
         """What is shown where there is nothing."""
@@ -160,7 +177,7 @@ class TranscriptView(LineCanvas, can_focus=True):
         self.copied_code: tuple[int, int] = (0, 0)
         """The code that was copied last: the first record of its answer, and its number."""
         self._is_ticking = False
-        self._images = _ImageLoader(self._do)
+        self.images = _ImageLoader(self._do)
 
     @property
     def follows(self) -> bool:
@@ -217,7 +234,8 @@ class TranscriptView(LineCanvas, can_focus=True):
     def line_at(self, y: int) -> tuple[Line, bool]:
         """See ``LineCanvas``."""
         if not len(self._layout):
-            return (self.empty[y] if y < len(self.empty) else ()), False
+            lines = self.empty if self._store is None or self._store.is_loaded else ()
+            return (lines[y] if y < len(lines) else ()), False
         if y >= self._layout.total:
             return (), False
         at, offset = self._layout.locate(y)
@@ -226,16 +244,15 @@ class TranscriptView(LineCanvas, can_focus=True):
         words = self._looking.pattern
         block = self._layout.block(at)
         if self._store is not None:
-            self._images.want(self._store, block)
+            self.images.want(self._store, block)
         is_first = not self._layout.part(at) and offset == self._layout.has_gap(at)
-        is_head = is_first and block is self._place.marked
         line = mark_matches(line, words) if words is not None else line
         if is_first and self.is_at_work and isinstance(block, ToolBlock):
             line = self._with_elapsed(line, block)
         if self.has_times:
             clock = format_local_time(block.time, "%H:%M") if is_first and block.time else ""
             line = ((f"{clock:<{_CLOCK}}", "faint"), *line)
-        return line, is_head
+        return line, is_first and block is self._place.marked
 
     def render_line(self, y: int) -> "Strip":
         """Draw a line of the screen; the first is the prompt of what is read, if that is above."""

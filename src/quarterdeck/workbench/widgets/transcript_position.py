@@ -1,7 +1,8 @@
 """Positions in a transcript: the one that is being read, and the way to one outside the window."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from quarterdeck.wire.events import Prompted
 from quarterdeck.wire.record import Record
@@ -25,8 +26,7 @@ __all__ = [
 _MOST_SAVED = 50
 
 
-@dataclass(slots=True)
-class ScrollAnchor:
+class ScrollAnchor(Struct):
     """A place that stays where it is while blocks come, go, grow, are measured or become one."""
 
     store: TranscriptStore | None = None

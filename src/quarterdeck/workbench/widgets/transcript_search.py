@@ -1,7 +1,7 @@
 """Search in a transcript: the search bar, the matches, and the one in view."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -43,17 +43,19 @@ class SearchBar(Horizontal):
         Binding("escape", "close", "end the search"),
     ]
 
-    @dataclass
     class Changed(Message):
         """Other words are looked for."""
 
-        words: str
+        def __init__(self, words: str) -> None:
+            super().__init__()
+            self.words = words
 
-    @dataclass
     class Stepped(Message):
         """Go to the next match: 1 for an earlier one, -1 for a later one."""
 
-        step: int
+        def __init__(self, step: int) -> None:
+            super().__init__()
+            self.step = step
 
     class Closed(Message):
         """No one looks any more."""
@@ -228,7 +230,7 @@ class SearchController:
         if store is None or self.search is not None or not self._words:
             return
         self.search = TranscriptSearch(self._words, store.read)
-        self._worker = self._view.run_worker(self._look(self.search), group="search")
+        self._worker = self._view.run_worker(partial(self._look, self.search), group="search")
 
     async def _look(self, search: TranscriptSearch) -> None:
         try:
@@ -273,4 +275,5 @@ class SearchController:
             return "not found" if search.is_done else f"searching, {search.searched:,} records"
         more = "" if search.is_done and found < MOST_FOUND else "+"
         times = "time" if search.total == 1 and not more else "times"
-        return f"{self._at + 1} of {found:,}{more} ({search.total:,}{more} {times})"
+        often = f" ({search.total:,}{more} {times})" if search.total != found else ""
+        return f"{self._at + 1} of {found:,}{more}{often}"

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from textual.dom import DOMNode
@@ -42,8 +43,7 @@ def find_list_step(node: "DOMNode", key: str, rows: int, *, takes: frozenset[str
     return steps[key]
 
 
-@dataclass(slots=True)
-class _Pending:
+class _Pending(Struct):
     """What was typed of a command that is not complete."""
 
     count: str = ""
@@ -56,8 +56,7 @@ class _Pending:
         return min(_MOST, int(self.count or 1) * self.operator_count)
 
 
-@dataclass(slots=True)
-class VimInput:
+class VimInput(Struct):
     """The modes of an input, and what keys do in normal mode.
 
     Args:

@@ -3,12 +3,11 @@
 import hashlib
 import os
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from quarterdeck.wire.decoders import convert
 
@@ -27,8 +26,7 @@ _ASIDE = 5
 """How many files that could not be read are kept for one directory."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkspaceSnapshot:
+class WorkspaceSnapshot(Struct, frozen=True, kw_only=True):
     """What is open in a directory."""
 
     layout: Layout = field(default_factory=builtin_layout)

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -169,8 +170,9 @@ class OpenWorkspace:
         over = ("idle", "done", "interrupted", "killed")
         return not any(one.is_live or one.state not in over for one in context.roster.agents)
 
-    def restore_focus(self) -> None:
-        """Give the focus to the panel that had it the last time."""
+    def finish_first_frame(self) -> None:
+        """Have the looks of everything, and focus the panel that had the focus the last time."""
+        self.main.add_late_styles()
         focus, self._focus = self._focus, None
         if focus is not None and not self.main.chat.text:
             self.main.view.enter(focus)
@@ -201,16 +203,49 @@ class OpenWorkspace:
 
     async def show_agent(self, session: "SessionId", seq: int | None = None) -> None:
         """Go to the chat that has an agent of its own, or select it for the chat that follows."""
-        view = self.main.view
-        chats = {n: p for n, p in view.panels.items() if isinstance(p, ChatPanel)}
-        own = [n for n, p in chats.items() if p.session == session and not p.follows]
-        following = [n for n, p in chats.items() if p.follows]
-        if not own:
-            self._app_context.select(session)
-        target = next(iter([*own, *following]), None)
+        view, target = self.main.view, self._choose_chat(session)
         if target is None:
             return
         await view.show_panel(target)
-        chats[target].enter()
-        if seq is not None:
-            chats[target].go_to(seq)
+        chat = view.panels[target]
+        chat.enter()
+        if seq is not None and isinstance(chat, ChatPanel):
+            chat.go_to(seq)
+
+    def go_to_agent(self, session: "SessionId") -> None:
+        """Like ``show_agent``; at once where the chat is on the screen: the next key is for it."""
+        view, target = self.main.view, self._choose_chat(session)
+        if target is not None and target in view.plan.panels:
+            view.panels[target].enter()
+        elif target is not None:
+            self._app.run_worker(partial(self.show_agent, session))
+
+    def go_to_number(self, number: int) -> None:
+        """Go to an agent by its number in the list; the home screen has numbers of its own."""
+        panel, agents = self.main.panel, self._app_context.roster.agents
+        if panel.is_home and panel.home is not None and panel.home.choose(str(number)):
+            return
+        if number <= len(agents):
+            self.go_to_agent(agents[number - 1].session)
+
+    def go_beside(self, step: int) -> None:
+        """Select the agent so many rows further in the list, or go to the panel that has it."""
+        context, is_other = self._app_context, self.main.panel.options.other
+        session = context.roster.beside(context.focused if is_other else context.shown, step)
+        if session is not None and (is_other or context.places.has(session)):
+            self.go_to_agent(session)
+        elif session is not None:
+            context.select(session)
+
+    def _choose_chat(self, session: "SessionId") -> str | None:
+        """The chat that has an agent of its own, or one that follows, for which it is selected;
+        of several the one that was used last. None: there is none.
+        """
+        view = self.main.view
+        chats = {n: p for n, p in view.panels.items() if isinstance(p, ChatPanel)}
+        names = sorted(chats, key=lambda name: name != view.current)
+        own = [n for n in names if chats[n].session == session and not chats[n].follows]
+        if not own:
+            self._app_context.select(session)
+        following = [n for n in names if chats[n].follows]
+        return next(iter([*own, *following]), None)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from functools import partial
 from typing import Any, ClassVar, cast
 
 from textual import on
@@ -55,7 +56,8 @@ class EditorPanel(PolledPanel):
         self.file: EditedFile | None = self._file_of(options.path)
         self.is_dirty = False
         """What is here differs from what was last read or written."""
-        self._copies = UnsavedCopies(Places.find().state / "workbench" / "unsaved")
+        places: Places = context.discovery.places or Places.find()
+        self._copies = UnsavedCopies(places.state / "workbench" / "unsaved")
         self._copy: UnsavedCopy | None = None
         self._is_loaded = False
         self._keeps_mine = False
@@ -173,7 +175,7 @@ class EditorPanel(PolledPanel):
 
     def _keep_soon(self) -> None:
         self._timer = None
-        self.run_worker(self._keep())
+        self.run_worker(self._keep)
 
     async def _keep(self) -> None:
         """Write the backup, or discard it if there is nothing to keep."""
@@ -247,7 +249,7 @@ class EditorPanel(PolledPanel):
     def action_save(self) -> None:
         """Write the file."""
         if self._is_loaded:
-            self.run_worker(self._save())
+            self.run_worker(self._save)
 
     def action_leave_difference(self) -> None:
         """Show the text again."""
@@ -269,13 +271,13 @@ class EditorPanel(PolledPanel):
         else:
             self.file = self._file_of(event.text)
             self._is_dirty_now()
-            self.run_worker(self._save())
+            self.run_worker(self._save)
         self._head()
 
     @on(ChoiceBar.Chosen)
     def _chosen(self, event: ChoiceBar.Chosen) -> None:
         event.stop()
-        self.run_worker(self._decide(event.topic, event.key))
+        self.run_worker(partial(self._decide, event.topic, event.key))
 
     async def _load(self) -> None:
         text = "" if self.file is None else await self.file.load()

@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import TextArea
 
-from ...rendering.lines import Line, Span, wrap
+from ...rendering.lines import Line, flow
 from ...sanitize import sanitize_text
 from ...widgets.lines_view import LineCanvas
 from .model import StandInCharacters, UndecodableFileError
@@ -133,7 +133,7 @@ class ChoiceBar(LineCanvas):
         super().__init__(classes="panel-choice")
         self.topic = ""
         self.display = False
-        self._spans: list[Span] = []
+        self._items: list[Line] = []
         self._keys: frozenset[str] = frozenset()
         self._lines: list[Line] = []
         self._back: Widget | None = None
@@ -144,9 +144,9 @@ class ChoiceBar(LineCanvas):
         """Ask; each answer is a key and what it does."""
         self.topic, self._back = topic, back
         self._keys = frozenset(key for key, _ in answers)
-        self._spans = [(sanitize_text(question).replace("\n", " ") + "  ", "asking")]
+        self._items = [((sanitize_text(question).replace("\n", " "), "asking"),)]
         for key, words in (*answers, ("esc", "later")):
-            self._spans += [(key, "key"), (f" {words}   ", "text")]
+            self._items.append(((key, "key"), (f" {words}", "text")))
         self.display = True
         self.focus()
         self._fit()
@@ -178,7 +178,7 @@ class ChoiceBar(LineCanvas):
     def _fit(self) -> None:
         width = self.scrollable_content_region.width or self.size.width
         if width > 0:
-            self._lines = wrap(self._spans, width)
+            self._lines = flow(self._items, width)
             self.virtual_size = Size(width, len(self._lines))
             self.styles.height = min(4, len(self._lines))
             self.refresh()

@@ -1,6 +1,7 @@
 """The file viewer: any size, found places, colours; it notices when the file changes."""
 
 import asyncio
+from functools import partial
 from pathlib import PurePath
 from typing import Any, ClassVar
 
@@ -149,7 +150,7 @@ class FilePanel(PolledPanel):
     def action_again(self, step: int) -> None:
         """Go to the next match of what was searched for, or the one before."""
         if self._words:
-            self.run_worker(self._search(step), group="search", exclusive=True)
+            self.run_worker(partial(self._search, step), group="search", exclusive=True)
 
     def action_wrap(self) -> None:
         """Break long lines, or let them go on."""
@@ -174,9 +175,9 @@ class FilePanel(PolledPanel):
             return
         if event.purpose == "search":
             self._words = event.text
-            self.run_worker(self._search(1), group="search", exclusive=True)
+            self.run_worker(partial(self._search, 1), group="search", exclusive=True)
         else:
-            self.run_worker(self._go(event.text), group="search", exclusive=True)
+            self.run_worker(partial(self._go, event.text), group="search", exclusive=True)
 
     @on(AskBar.Typed)
     def _typed(self, event: AskBar.Typed) -> None:
@@ -185,7 +186,7 @@ class FilePanel(PolledPanel):
     @on(FileView.Wanted)
     def _wanted(self, event: FileView.Wanted) -> None:
         event.stop()
-        self.run_worker(self._move(event.what), group="move", exclusive=True)
+        self.run_worker(partial(self._move, event.what), group="move", exclusive=True)
 
     # How it is done
 
@@ -229,7 +230,7 @@ class FilePanel(PolledPanel):
 
     def _show(self, window: FileWindow, top: int, marked: int | None = None) -> None:
         self.view.show(window, top=top, marked=marked)
-        self.run_worker(self._colour(window), group="colour", exclusive=True)
+        self.run_worker(partial(self._colour, window), group="colour", exclusive=True)
 
     async def _colour(self, window: FileWindow) -> None:
         lines = await asyncio.to_thread(_coloured, self.path or "", window)

@@ -1,6 +1,7 @@
 """What a reviewer does: decisions, comments, marks. Each is a call of the fleet."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
 
 from textual.geometry import Offset
@@ -86,7 +87,7 @@ class ReviewActions:
 
     def run(self, action: Callable[[], Awaitable[str]]) -> None:
         """Do something; its words, or its error, are shown, and the changes read again."""
-        self._widget.run_worker(self._run(action), group="act")
+        self._widget.run_worker(partial(self._run, action), group="act")
 
     async def _run(self, action: Callable[[], Awaitable[str]]) -> None:
         try:
@@ -119,7 +120,7 @@ class ReviewActions:
         if found is not None:
             self._go_to_hunk(found)
         else:
-            self._widget.run_worker(self._seek_hunk(step), group="seek", exclusive=True)
+            self._widget.run_worker(partial(self._seek_hunk, step), group="seek", exclusive=True)
 
     async def _seek_hunk(self, step: int) -> None:
         """The same where pages have to be read on the way."""
@@ -326,7 +327,7 @@ class ReviewActions:
 
     def list_comments(self) -> None:
         """Choose one of all comments, and go there."""
-        self._widget.run_worker(self._choose_comment(), group="act")
+        self._widget.run_worker(self._choose_comment, group="act")
 
     async def _choose_comment(self) -> None:
         from ...screens.review import CommentsScreen

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from quarterdeck.wire.errors import QuarterdeckError
@@ -81,7 +82,7 @@ class PatchPages:
         """Read the pages of slots."""
         for slot in slots:
             if slot not in self._loading:
-                self._canvas.run_worker(self.load(slot), group="pages")
+                self._canvas.run_worker(partial(self.load, slot), group="pages")
 
     async def load(self, slot: PatchSlot) -> None:
         """Read the page of a slot, unless it is there or on its way."""
@@ -110,7 +111,7 @@ class PatchPages:
 
     def paint(self) -> None:
         """Work out colours that were missing."""
-        self._canvas.run_worker(self._paint(), group="paint")
+        self._canvas.run_worker(self._paint, group="paint")
 
     async def _paint(self) -> None:
         await asyncio.to_thread(self._canvas.painter.paint)

@@ -214,6 +214,11 @@ class PatchCanvas(LineCanvas, can_focus=True):
         """Comments, and old beside new, are made for a width."""
         self.post_message(self.Resized())
 
+    def watch_show_vertical_scrollbar(self) -> None:
+        """A bar takes a column, and the size stays."""
+        if self.is_mounted:
+            self.post_message(self.Resized())
+
     def on_focus(self) -> None:
         """Show the cursor."""
         self.refresh()

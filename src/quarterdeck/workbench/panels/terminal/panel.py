@@ -230,7 +230,7 @@ class TerminalPanel(Panel):
             self._is_starting = False
 
     async def _open(self) -> None:
-        from quarterdeck.fleet.api import FleetTerminalOptions
+        from quarterdeck.fleet.terminals.api import FleetTerminalOptions
 
         before = self.terminal
         columns, rows = await self._room()

@@ -6,7 +6,6 @@ name and never raised: a theme cannot keep the workbench from starting.
 
 import re
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -78,8 +77,7 @@ class ThemeFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Rules that go after all of ours; colours, borders and styles of text only."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundTheme:
+class FoundTheme(Struct, frozen=True, kw_only=True):
     """A theme that was found, usable or not."""
 
     name: str

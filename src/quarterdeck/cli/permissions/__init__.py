@@ -1,0 +1,1 @@
+"""``quarterdeck permissions``: rules, grants, and rules tried on recorded requests."""

@@ -1,0 +1,1 @@
+"""The meter: foreign agents' model calls pass through it, are counted, and can be refused."""

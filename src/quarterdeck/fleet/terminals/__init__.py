@@ -1,0 +1,1 @@
+"""Terminals that the host owns: programs of a person, and the screens of live agents."""
