@@ -21,6 +21,7 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.ids import SessionId, ToolCallId, new_request_id, new_turn_id
 from quarterdeck.wire.permissions import Selected
 from quarterdeck.wire.session_options import SessionOptions
+from quarterdeck.workbench import app as workbench_app
 from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.fleet_actions import RuleRefusedError, record_rule
 from quarterdeck.workbench.panels.inbox import InboxList
@@ -359,3 +360,19 @@ async def test_ages_in_the_inbox_go_on(tmp_path: Path):
         await until(pilot, lambda: "ann 8s" in screen_text(app))
         now[0] += 60_000_000
         await until(pilot, lambda: "ann 1m" in screen_text(app))
+
+
+async def test_a_request_that_came_up_is_not_brought_up_again_over_a_layout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(workbench_app, "_STAYED", 2.0)  # the layout is there first
+    fleet = FakeFleet()
+    session = [await begin(fleet, name) for name in ("ann", "bob", "cleo", "dora")][-1]
+    await asks(fleet, session)
+    async with opened(fleet, tmp_path, (80, 24)) as (app, pilot):
+        await until(pilot, lambda: is_ready(app, "dora"))
+        app.action_command("layout", "grid")
+        await until(pilot, lambda: len(list(app.main.chats())) == 4)
+        await until(pilot, lambda: app.main.panel.requests.card is None)  # a chat has no room now
+        await pilot.pause(2.5)
+        assert len(app.screen_stack) == 1

@@ -160,6 +160,7 @@ class Workbench(App[None]):
         self._pending: set[Coroutine[Any, Any, object]] = set()
         """What was given to be run and has not started."""
         self._seen = context.shown
+        self._is_offered = False
 
     @property
     def main(self) -> "MainScreen":
@@ -317,11 +318,18 @@ class Workbench(App[None]):
     def _selected(self) -> None:
         if self._seen != self.context.shown:
             self._seen = self.context.shown
-            self.set_timer(_STAYED, self._offer)
+            self._is_offered = False
+            self.set_timer(_STAYED, self._offer_once)
+
+    def _offer_once(self) -> None:
+        """Show a request of an agent that is looked at, unless that was done already."""
+        if not self._is_offered:
+            self._offer()
 
     def _offer(self) -> None:
         """Show a request of the agent in view, unless the person is in the middle of something."""
-        self.requests.offer(self.is_typed_through)
+        if self.requests.offer(self.is_typed_through):
+            self._is_offered = True
 
     # What widgets report
 

@@ -81,18 +81,19 @@ class RequestPresenter:
             if item.request == request and self.dialog is None:
                 self._present(item)
 
-    def offer(self, is_typed_through: bool) -> None:
+    def offer(self, is_typed_through: bool) -> bool:
         """Bring up a request of the agent in view, unless the person is busy with something.
 
-        ``is_typed_through``: keys go to a terminal.
+        ``is_typed_through``: keys go to a terminal. True if a request came up.
         """
         # A timer may fire while the workbench closes and has no screen any more.
         is_busy = len(self._app.screen_stack) != 1 or self.current is not None
         if is_busy or is_typed_through or self._is_typing or self._is_choosing:
-            return
+            return False
         item = self._app_context.inbox.offered(self._app_context.focused)
         if item is not None:
             self._present(item)
+        return item is not None
 
     @property
     def _is_typing(self) -> bool:
