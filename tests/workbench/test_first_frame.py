@@ -45,9 +45,19 @@ def make(*given):
     app.run = lambda: run(headless=True, size=(120, 40))
     return app
 
-from quarterdeck.workbench import launch
+from quarterdeck.system import late_module
 
-made, launch._make_workbench = launch._make_workbench, make
+delay_modules = late_module.delay_modules
+
+def delay(*names):  # the first that is called; what is imported before it is not late
+    late_module.delay_modules = delay_modules
+    delay_modules(*names)
+    from quarterdeck.workbench import launch
+
+    global made
+    made, launch._make_workbench = launch._make_workbench, make
+
+late_module.delay_modules = delay
 welcome.is_terminal = lambda: True
 sys.argv = ["quarterdeck"]
 code = main()
@@ -55,6 +65,7 @@ print(json.dumps(seen))
 sys.exit(code)
 """
 LATE = (
+    "_ssl",
     "click",
     "quarterdeck.cli.root",
     "quarterdeck.fleet.client",
@@ -81,6 +92,8 @@ LATE = (
     "quarterdeck.workbench.widgets.home",
     "textual.widgets._data_table",
     "textual.widgets._radio_set",
+    "textual.widgets._select",
+    "textual.widgets._tree",
 )
 DATACLASSES = set[str]()
 """Values are structs, messages plain classes: a dataclass costs 0.5 to 0.9 ms when it is made, one

@@ -63,9 +63,9 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _serve_editor() -> int:
     """``quarterdeck acp`` as editors start it, without what takes time and serves people: click."""
-    from .late_tls import delay_tls
+    from quarterdeck.system.late_module import TLS, delay_modules
 
-    delay_tls()
+    delay_modules(*TLS)
     from quarterdeck.serve.standard_streams import serve_standard_streams
 
     serve_standard_streams(dict(os.environ))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from quarterdeck.config.places import Places
+from quarterdeck.system.late_module import delay_modules
 from quarterdeck.wire.clock import read_wall_clock
 
 if TYPE_CHECKING:
@@ -130,9 +131,19 @@ def open_workbench(
         subprocess.run([sys.executable, "-P", "-m", "quarterdeck", "demo"], check=False)
 
 
+def _delay_widget_types() -> None:
+    """Keep Textual's palette, which needs one name of its types, from importing five widgets."""
+    from textual import _types
+
+    name = "textual.types"
+    delay_modules(name)
+    vars(sys.modules[name]).setdefault("IgnoreReturnCallbackType", _types.IgnoreReturnCallbackType)
+
+
 def _make_workbench(places: Places, environment: Mapping[str, str], cwd: str) -> "Workbench":
     # Nothing that is made before the first frame is garbage; looking for some delays it.
     gc.disable()
+    _delay_widget_types()
     from .app import Workbench
     from .context import WorkbenchContext
     from .drafts import Drafts

@@ -13,7 +13,10 @@ OPENSSL = shutil.which("openssl")
 
 def run(program: str, *arguments: str) -> str:
     """What a program prints in which TLS is late."""
-    first = "import sys\nfrom quarterdeck.cli.late_tls import delay_tls\ndelay_tls()\n"
+    first = (
+        "import sys\nfrom quarterdeck.system.late_module import TLS, delay_modules\n"
+        "delay_modules(*TLS)\n"
+    )
     done = subprocess.run(
         [sys.executable, "-c", first + program, *arguments],
         capture_output=True,
@@ -65,9 +68,8 @@ def test_threads_that_ask_at_once_get_the_same():
 
 def test_what_is_loaded_already_stays():
     program = (
-        "from quarterdeck.cli.late_tls import delay_tls\n"
         "import ssl\nssl.SSLContext\nimport ssl as before\n"
-        "delay_tls()\nimport ssl as after\nprint(before is after)\n"
+        "delay_modules(*TLS)\nimport ssl as after\nprint(before is after)\n"
     )
     assert run(program) == "True"
 
