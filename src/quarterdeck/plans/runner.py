@@ -6,11 +6,8 @@ signal, because the host is gone or by an error of its own: at once, with the ru
 
 import asyncio
 import logging
-import os
 import shlex
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
@@ -23,6 +20,7 @@ from quarterdeck.config.workspace import find_workspace
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.errors import FleetError
 from quarterdeck.fleet.landing.api import LandingOptions, LandingResult
+from quarterdeck.system.background_process import start_background
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.tasks import start_task
 
@@ -133,21 +131,9 @@ def launch_runner(run: PlanRun, environ: Mapping[str, str]) -> int:
     Raises:
         PlanError: it cannot be started.
     """
-    words = (sys.executable, "-P", "-m", "quarterdeck", "plan", "resume", run.info.name)
+    words = ("plan", "resume", run.info.name)
     try:
-        output = os.open(run.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            child = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd="/",
-                env=dict(environ),
-                start_new_session=True,
-            )
-        finally:
-            os.close(output)
+        child = start_background(*words, log_file=run.log_file, environ=environ)
     except OSError as error:
         raise PlanError(f"cannot start the runner: {error}") from error
     child.returncode = 0  # it outlives us on purpose

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -25,6 +24,7 @@ from quarterdeck.config.places import Places, make_private
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.host.launcher import dial_host
 from quarterdeck.fleet.host.methods import WEB_CLIENT
+from quarterdeck.system.background_process import read_last_lines, start_background
 from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.filelock import open_lock, release_lock, try_lock
@@ -364,7 +364,7 @@ def _start(
 ) -> subprocess.Popen[bytes]:
     path = web_log_file(places)
     make_private(path.parent)
-    words = [sys.executable, "-P", "-m", "quarterdeck", "web", "run", "--detached"]
+    words = ["web", "run", "--detached"]
     words += ["--address", options.address, "--port", str(options.port)]
     for url in options.urls:
         words += ["--url", url]
@@ -372,27 +372,15 @@ def _start(
         words += ["--certificate", options.certificate, "--key", options.key]
     words += ["--behind-proxy"] * options.behind_proxy + ["--with-host"] * options.with_host
     try:
-        output = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            return subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd="/",
-                env=dict(environ),
-                start_new_session=True,
-            )
-        finally:
-            os.close(output)
+        return start_background(*words, log_file=path, environ=environ)
     except OSError as error:
         raise WebError(f"cannot start the web server: {error}") from error
 
 
 def _last_words(places: Places) -> str:
     path = web_log_file(places)
-    lines = path.read_text(errors="replace").splitlines()[-5:] if path.exists() else []
-    return "\n".join([f"the web server does not start; {str(path)!r} ends with:", *lines])
+    last = read_last_lines(path)
+    return "\n".join([f"the web server does not start; {str(path)!r} ends with:", *last])
 
 
 async def _host_gone(client: HostClient) -> None:

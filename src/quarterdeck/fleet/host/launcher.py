@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeAlias
@@ -12,6 +11,7 @@ from typing import Any, TypeAlias
 from msgspec import Raw
 
 from quarterdeck.config.places import Places, make_private
+from quarterdeck.system.background_process import read_last_lines, start_background
 from quarterdeck.wire.errors import LinkBrokenError, LinkError
 from quarterdeck.wire.rpc import ByteStream, MethodNotFoundError, Peer, RequestContext, connect_unix
 
@@ -74,7 +74,6 @@ Launcher: TypeAlias = Callable[[Places, Mapping[str, str]], subprocess.Popen[byt
 _PAUSE = 0.03
 _LONGEST_PAUSE = 0.3
 _LAUNCHES = 5
-_SHOWN_LINES = 5
 
 
 async def ensure_host(
@@ -131,39 +130,15 @@ def launch_host(places: Places, environ: Mapping[str, str]) -> subprocess.Popen[
     path = log_file(places)
     make_private(path.parent)
     try:
-        output = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return start_background("host", "run", "--detached", log_file=path, environ=environ)
     except OSError as error:
-        raise HostError(f"cannot write {str(path)!r}: {error.strerror}") from error
-    try:
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", "quarterdeck", "host", "run", "--detached"],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd="/",
-            env=dict(environ),
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise HostError(f"cannot start the host: {error}") from error
-    finally:
-        os.close(output)
+        raise HostError(f"cannot start the host, which writes {str(path)!r}: {error}") from error
 
 
 async def _failed(places: Places, what: str) -> HostError:
     path = log_file(places)
-    last = await asyncio.to_thread(_last_lines, places)
+    last = await asyncio.to_thread(read_last_lines, path)
     return HostError("\n".join([f"{what}; see {str(path)!r}, which ends with:", *last]))
-
-
-def _last_lines(places: Places) -> list[str]:
-    try:
-        with log_file(places).open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
-            lines = file.read().decode("utf-8", "replace").splitlines()
-    except OSError:
-        return ["  (nothing)"]
-    return [f"  {line}" for line in lines[-_SHOWN_LINES:]]
 
 
 STOP_SECONDS = 30.0
