@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -183,6 +184,24 @@ async def test_what_goes_wrong_with_a_call_is_told_to_the_model(
     assert first.is_error
     assert reason in told(first)
     assert_valid(ship.requests[1].messages)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "title"),
+    [
+        ({"path": " src/a.py ", "n": "many"}, "fake src/a.py"),
+        ({"path": "", "command": "x" * 300}, f"fake {'x' * 200}"),
+        ({"path": 7, "n": "many"}, "fake"),
+    ],
+)
+async def test_a_call_that_is_refused_names_what_it_was_to_work_on(
+    tmp_path: Path, arguments: dict[str, Any], title: str
+):
+    replies = (says(call("fake", **arguments)), "I see.")
+    async with deck(tmp_path, *replies, tools=[FakeTool(explode)]) as ship:
+        await ship.prompt()
+        (start,) = await ship.events(ToolCallStarted)
+    assert start.title == title
 
 
 async def test_a_raising_tool_leaves_a_result_with_the_calls_own_id(tmp_path: Path):

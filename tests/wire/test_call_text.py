@@ -37,8 +37,13 @@ CALL = ToolCallId("call_1")
 )  # fmt: skip
 def test_a_call_has_a_verb_and_an_object(title: str, name: Any, kind: str, words: tuple[str, str]):
     over = describe_call(title, name=name, kind=kind)
-    running = describe_call(title, name=name, kind=kind, is_over=False)
+    running = describe_call(title, name=name, kind=kind, tense="present")
     assert (over.words, running.words) == words
+
+
+def test_a_call_that_failed_has_done_nothing():
+    wanted = describe_call("edit src/a.py", name="edit", kind="edit", tense="wanted")
+    assert wanted.words == "edit src/a.py"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ ones. Each call ends with exactly one ``ToolCallEnded``; results keep the model'
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
@@ -43,6 +44,10 @@ from .tools.tool import (
 from .tools.truncation import keep_ends
 
 __all__ = ["permit", "run_calls"]
+
+_OBJECTS = ("path", "command", "pattern", "url", "name")
+"""Arguments that say what a call works on."""
+_LONGEST_TITLE = 200
 
 
 async def permit(
@@ -226,9 +231,20 @@ async def _announce(
     """Announce a call of which no more is known than what the model wrote."""
     announced.add(use.id)
     call = ToolCallId(use.id)
+    title = _title(use.name, raw)
     await turn.emit(
-        ToolCallStarted(call=call, title=use.name, name=use.name, kind=kind, raw_input=raw)
+        ToolCallStarted(call=call, title=title, name=use.name, kind=kind, raw_input=raw)
     )
+
+
+def _title(name: str, raw: Any) -> str:
+    """The name of a tool, and what it was to work on where the model wrote that plainly."""
+    arguments = cast("Mapping[str, Any]", raw) if isinstance(raw, Mapping) else {}
+    for key in _OBJECTS:
+        value = arguments.get(key)
+        if isinstance(value, str) and value.strip():
+            return f"{name} {value.strip()[:_LONGEST_TITLE]}"
+    return name
 
 
 async def _refuse(

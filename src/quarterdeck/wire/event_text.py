@@ -72,6 +72,7 @@ from .worktrees import ConflictFile
 
 __all__ = [
     "REQUEST_PREFIXES",
+    "CallTense",
     "CallText",
     "EventText",
     "NameFinder",
@@ -415,6 +416,9 @@ def _because(reason: str | None) -> str:
     return f": {reason}" if reason else ""
 
 
+CallTense: TypeAlias = Literal["past", "present", "wanted"]
+
+
 class CallText(NamedTuple):
     """What a call does; the verb of a command is empty, as the command says it."""
 
@@ -471,21 +475,26 @@ _EXIT = re.compile(r"\A\s*(?:Error: )?Exit code:? (-?\d+)\b", re.IGNORECASE)
 
 
 def describe_call(
-    title: str, *, name: str | None = None, kind: ToolKind | str = "other", is_over: bool = True
+    title: str,
+    *,
+    name: str | None = None,
+    kind: ToolKind | str = "other",
+    tense: CallTense = "past",
 ) -> CallText:
     """The words of a call from what its agent says of it.
 
     A verb at the beginning of the title counts; else the kind says the verb. A tool of no known
-    kind keeps its name before its title, unless that is there already.
+    kind keeps its name before its title, unless that is there already. ``tense``: that of a call
+    that did its work, of one that is at it, or of one that was only wanted.
     """
     first, _, rest = title.strip().partition(" ")
     verb = first.rstrip(":").lower()
     is_verb = first[:1].isupper() or (rest != "" and verb == _BY_KIND.get(kind))
     if is_verb and verb in _FORMS and (rest or verb == kind):
-        return CallText(_form(verb, is_over), _bare(rest))
+        return CallText(_form(verb, tense), _bare(rest))
     if kind in _BY_KIND:
         object_ = _without(name, title.strip())
-        return CallText(_form(_BY_KIND[kind], is_over), _bare(object_))
+        return CallText(_form(_BY_KIND[kind], tense), _bare(object_))
     if kind == "execute" or not name:
         return CallText("", _bare(title.strip()) or (name or ""))
     rest = _without(name, title.strip())
@@ -493,9 +502,9 @@ def describe_call(
     return CallText("", f"{shown} {rest}".strip() if rest != name else shown)
 
 
-def _form(verb: str, is_over: bool) -> str:
+def _form(verb: str, tense: CallTense) -> str:
     past, present = _FORMS[verb]
-    return past if is_over else present
+    return {"past": past, "present": present, "wanted": verb}[tense]
 
 
 def _bare(text: str) -> str:

@@ -183,13 +183,14 @@ def _words(block: ToolBlock) -> CallText:
     """The verb and the object of a call, literal and with paths from the agent's directory on."""
     title = block.title or block.asked or block.call
     over = block.status not in ("pending", "in_progress")
-    verb, object_ = describe_call(title, name=block.name, kind=block.kind, is_over=over)
+    tense = "wanted" if block.status == "failed" else "past" if over else "present"
+    verb, object_ = describe_call(title, name=block.name, kind=block.kind, tense=tense)
     if block.is_persons:
         verb = "you ran" if over else "you run"
     paths = dict.fromkeys(diff.path for diff in block.diffs)
     if block.kind == "edit" and block.diffs:
         if all(diff.old_text is None for diff in block.diffs):
-            verb = "created" if over else "creating"
+            verb = {"wanted": "create", "past": "created", "present": "creating"}[tense]
         object_ = next(iter(paths)) if len(paths) == 1 else count_noun(len(paths), "file")
     if block.cwd and block.kind != "execute":
         object_ = object_.replace(f"{block.cwd.rstrip('/')}/", "")
