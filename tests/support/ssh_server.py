@@ -7,13 +7,15 @@ configuration: OpenSSH takes the person's files from the password database, not 
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic, sleep
 
 from tests.support.deadlines import SOON
 
@@ -40,6 +42,8 @@ class SshServer:
 
     folder: Path
     port: int
+    daemon: int = 0
+    """The process that listens."""
     remote_home: Path
     """HOME and QUARTERDECK_HOME of who logs in."""
 
@@ -60,9 +64,7 @@ class SshServer:
 
     def sessions(self) -> list[int]:
         """The processes of the server that have a connection each."""
-        return [pid for pid in _children(self._daemon) if pid > 0]
-
-    _daemon: int = 0
+        return _children(self.daemon)
 
     def drop(self) -> int:
         """Cut every connection as a network does; returns how many there were."""
@@ -78,7 +80,7 @@ class SshServer:
 
 
 @contextmanager
-def start_sshd(folder: Path, *options: str) -> Iterator[SshServer]:
+def start_sshd(folder: Path, *options: str) -> Generator[SshServer]:
     """Run a server for this user until the end; ``options`` are lines of its configuration."""
     folder.mkdir(mode=0o700)
     home = folder / "there"
@@ -104,7 +106,7 @@ def start_sshd(folder: Path, *options: str) -> Iterator[SshServer]:
             stderr=log,
         ) as daemon,
     ):
-        server._daemon = daemon.pid
+        server.daemon = daemon.pid
         try:
             _wait_for_port(port, daemon, folder / "sshd.log")
             yield server
@@ -156,8 +158,6 @@ def _free_port() -> int:
 
 
 def _wait_for_port(port: int, daemon: "subprocess.Popen[bytes]", log: Path) -> None:
-    from time import monotonic, sleep
-
     until = monotonic() + SOON
     while monotonic() < until:
         assert daemon.poll() is None, log.read_text()
@@ -178,8 +178,5 @@ def _children(pid: int) -> list[int]:
 
 
 def _kill(pid: int) -> None:
-    import signal
-    from contextlib import suppress
-
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)

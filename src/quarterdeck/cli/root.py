@@ -187,7 +187,10 @@ def root(context: click.Context, debug: bool, plain: bool, host: str | None) -> 
 
         run_plain()
     elif context.invoked_subcommand is None:
-        from .welcome import welcome
+        if host is not None:
+            from .remote.host_option import open_remote_workbench as welcome
+        else:
+            from .welcome import welcome
 
         if code := welcome():
             raise click.exceptions.Exit(code)

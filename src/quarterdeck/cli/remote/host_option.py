@@ -14,6 +14,7 @@ __all__ = [
     "WorkDirectory",
     "choose_host",
     "find_remote",
+    "open_remote_workbench",
     "refuse_remote",
     "resolve_remote",
 ]
@@ -50,6 +51,24 @@ def choose_host(context: click.Context, given: str) -> None:
     command = context.invoked_subcommand
     if command is not None and command not in REMOTE_COMMANDS:
         refuse_remote(command)
+
+
+def open_remote_workbench() -> int:
+    """Reach the host of ``--host``, then open the workbench; returns the exit code.
+
+    Raises:
+        QuarterdeckError: it cannot be reached; says why.
+    """
+    from ..welcome import is_terminal
+
+    remote = find_remote()
+    assert remote is not None
+    if not is_terminal():
+        raise click.UsageError("the workbench needs a terminal; --plain and commands do not")
+    asyncio.run(remote.prepare(start=True))
+    from quarterdeck.workbench.launch import open_workbench
+
+    return open_workbench(remote=remote)
 
 
 def find_remote() -> "RemoteDialer | None":
