@@ -64,15 +64,26 @@ def test_a_journey_on_another_machine(
     )
     assert "allowed" in attached.stdout
     assert "over the wire" in attached.stdout
-    with pty_of([SCRIPT, "--host", "box"], {**environ, "TERM": "xterm-256color"}) as terminal:
-        terminal.shows("on box")
-        terminal.shows("ann")
-        terminal.write("\x11")  # ctrl+q
-        assert terminal.ends() == 0
     assert done("host", "stop") == "The host has ended.\n"
     assert done("host", "disconnect") == "Disconnected.\n"
     assert not [one for one in find_processes([home]).values() if "ssh" in one]
     assert not (home / ".local" / "state" / "quarterdeck" / "journal.db").exists()
+
+
+@needs_sshd
+def test_the_workbench_on_another_machine(run: Run, server: SshServer, environ: dict[str, str]):
+    with pty_of(
+        [SCRIPT, "--host", "box"], {**environ, "TERM": "xterm-256color"}, size=(100, 24)
+    ) as terminal:
+        terminal.shows("on box")
+        terminal.shows(str(server.remote_home)[-12:])
+        terminal.write("/open tree\r")
+        terminal.shows("the agents are on 'box'")
+        terminal.write("\x11")  # ctrl+q
+        assert terminal.ends() == 0
+        assert terminal.is_restored
+    assert run("--host", "box", "host", "stop").returncode == 0
+    assert run("--host", "box", "host", "disconnect").stdout == "Disconnected.\n"
 
 
 def test_commands_that_work_here_alone_are_refused(run: Run):

@@ -194,17 +194,8 @@ async def show_themes(app: "Workbench", _: str) -> None:
         await save_theme_choice(app, chosen.found_theme, here=chosen.here)
 
 
-def _is_remote(app: "Workbench") -> bool:
-    """Whether the settings that count are on another machine; says so."""
-    if (remote := app.context.remote) is not None:
-        app.show_message(f"the settings of {remote!r} count, which are changed there", True)
-    return remote is not None
-
-
 def show_settings(app: "Workbench", words: str) -> None:
     """Show every setting that counts here; words search for some."""
-    if _is_remote(app):
-        return
     places = app.context.discovery.places or app.preferences.places
     if places is None:
         app.show_message("there are no settings here", True)
@@ -218,8 +209,6 @@ def show_settings(app: "Workbench", words: str) -> None:
 
 def show_permissions(app: "Workbench", _: str) -> None:
     """Show the rules, people and grants that count where the shown agent works."""
-    if _is_remote(app):
-        return
     places = app.context.discovery.places or app.preferences.places
     if places is None:
         app.show_message("there are no settings here", True)
