@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -103,6 +104,24 @@ async def test_a_connection_that_drops_in_the_middle_of_a_stream(
     assert await is_host_running(there)
     assert await dialer.stop(seconds=SOON, force=True)
     assert not await is_host_running(there)
+
+
+async def test_clients_share_a_connection(
+    dialer: RemoteDialer, there: Places, server: SshServer, home: Path
+):
+    others = [RemoteDialer(parse_address(server.url), Places.find()) for _ in range(2)]
+    async with asyncio.timeout(SOON):
+        # At once, without a connection and without a host.
+        streams = await asyncio.gather(*(one.ensure() for one in (dialer, *others)))
+        for stream in streams:
+            await stream.close()
+        for path in (home / "quarterdeck" / "run").glob("fwd-*"):
+            await asyncio.to_thread(path.unlink)
+        await (await dialer.dial()).close()
+        # The process with the connection is killed: its sockets stay behind, and serve no one.
+        (master,) = [pid for pid, one in find_processes([home]).items() if "[mux]" in one]
+        os.kill(master, signal.SIGKILL)
+        await (await dialer.dial()).close()
 
 
 async def test_a_machine_without_quarterdeck(

@@ -1,6 +1,5 @@
 """``--host``: which host the commands are for, and what paths mean then."""
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -65,6 +64,8 @@ def open_remote_workbench() -> int:
     assert remote is not None
     if not is_terminal():
         raise click.UsageError("the workbench needs a terminal; --plain and commands do not")
+    import asyncio
+
     asyncio.run(remote.prepare(start=True))
     from quarterdeck.workbench.launch import open_workbench
 
@@ -81,8 +82,8 @@ def refuse_remote(what: str) -> None:
     """End a command that works on this machine alone, if ``--host`` was given."""
     if (remote := find_remote()) is not None:
         raise click.UsageError(
-            f"`quarterdeck {what}` works with the files of the machine that it runs on; leave out "
-            f"--host, or log in to {remote.address.name!r} and run it there"
+            f"`quarterdeck {what}` works with the files of the machine that it runs on; run it "
+            f"without --host, or on {remote.address.name!r} itself"
         )
 
 
@@ -90,6 +91,8 @@ def resolve_remote(path: str | None) -> str | None:
     """An absolute path on the other machine; None: there is no other machine."""
     if (remote := find_remote()) is None:
         return None
+    import asyncio  # late: `run` reads its options without it
+
     asyncio.run(remote.prepare())
     return remote.resolve(path)
 

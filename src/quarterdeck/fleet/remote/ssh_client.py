@@ -123,10 +123,12 @@ class SshClient:
             )
         local = await asyncio.to_thread(self._make_path, f"fwd-{self._mark(socket)}.sock", 0)
         wanted = ["-L", f"{local}:{socket}"]
-        # A socket that was removed here is made anew only if ssh does not believe it is there.
-        if not await asyncio.to_thread(Path(local).exists):
-            await self._control("cancel", *wanted)
+        # What is forwarded already stays so: several clients share it.
         result = await self._control("forward", *wanted)
+        if result.code == 0 and not await asyncio.to_thread(Path(local).exists):
+            # Someone removed the socket here, and ssh believes that it is there.
+            await self._control("cancel", *wanted)
+            result = await self._control("forward", *wanted)
         if result.code == 0:
             return local
         if "forwarding" in result.errors.lower():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..fleet_actions import FleetActions, ShowMessage
     from ..preferences.store import Preferences
 
-__all__ = ["CommandQueue", "CommandRunner"]
+__all__ = ["LOCAL_COMMANDS", "CommandQueue", "CommandRunner"]
 
 _PATIENCE = 1.0
 """Seconds that a command holds up the next one at the most."""
@@ -28,7 +28,7 @@ _PATIENCE = 1.0
 _AT_ONCE = frozenset({"interrupt", "kill"})
 """Commands that do not wait for what an agent is still doing."""
 
-_LOCAL = frozenset(
+LOCAL_COMMANDS = frozenset(
     {
         *("default-mode", "demo", "doctor", "install", "login", "permissions", "plan-run"),
         *("settings", "trust", "untrust", "web"),
@@ -211,7 +211,7 @@ class CommandRunner:
 
     async def _call(self, command: WorkbenchCommand, words: str) -> None:
         remote = self._app_context.remote
-        if remote is not None and command.name in _LOCAL:
+        if remote is not None and command.name in LOCAL_COMMANDS:
             raise RefusedCallError(
                 f"/{command.name} is about this machine, and the agents are on {remote!r}; run "
                 "quarterdeck there"
