@@ -37,6 +37,7 @@ FOREIGN_NAMES = {
     *("ValidationError", "Error", "Manager", "Helper", "Makefile", "Found"),
     *("Bash", "Edit", "Read", "Write", "TodoWrite", "WebFetch"),  # tools of other agents
     *("MyTool", "SchemaDrift"),
+    *("BatchMode", "ControlMaster", "ProxyCommand"),  # options of OpenSSH
 }
 
 

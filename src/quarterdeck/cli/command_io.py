@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from .output import echo, escape_json
+from .remote.host_option import find_remote, resolve_remote
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.client import HostClient
@@ -47,6 +48,9 @@ async def _with_fleet(work: "Callable[[HostClient], Awaitable[T]]", start: bool)
     from quarterdeck.config.places import Places
     from quarterdeck.fleet.client import HostClient
 
+    if (remote := find_remote()) is not None:
+        async with HostClient.connect_remote(remote, start=start, name="cli") as fleet:
+            return await work(fleet)
     async with HostClient.connect(Places.find(), start=start, name="cli") as fleet:
         return await work(fleet)
 
@@ -79,11 +83,13 @@ def terminal_width() -> int | None:
 
 
 def resolve_directory(given: str | None) -> str:
-    """An absolute directory; the current one by default.
+    """An absolute directory; the current one by default. On another machine: see ``--host``.
 
     Raises:
         click.UsageError: the current directory is gone.
     """
+    if (there := resolve_remote(given)) is not None:
+        return there
     try:
         return str(Path(given or ".").resolve(strict=True))
     except FileNotFoundError as error:

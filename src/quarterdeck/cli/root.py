@@ -167,10 +167,19 @@ COMMANDS = {
     is_flag=True,
     help="Write lines instead of a screen: for screen readers, pipes and simple terminals.",
 )
+@click.option(
+    "--host",
+    metavar="NAME|URL",
+    help="Use the host of another machine: a name of your settings, or ssh://[USER@]HOST[:PORT].",
+)
 @click.pass_context
-def root(context: click.Context, debug: bool, plain: bool) -> None:
+def root(context: click.Context, debug: bool, plain: bool, host: str | None) -> None:
     """Command many coding agents, of any vendor, from one place."""
     del debug  # ``is_debug`` looks for it itself, because it must know when parsing fails.
+    if host is not None:
+        from .remote.host_option import choose_host
+
+        choose_host(context, host)
     if plain:
         if context.invoked_subcommand is not None:
             raise click.UsageError("--plain stands alone; commands write plain lines anyway")
@@ -178,7 +187,10 @@ def root(context: click.Context, debug: bool, plain: bool) -> None:
 
         run_plain()
     elif context.invoked_subcommand is None:
-        from .welcome import welcome
+        if host is not None:
+            from .remote.host_option import open_remote_workbench as welcome
+        else:
+            from .welcome import welcome
 
         if code := welcome():
             raise click.exceptions.Exit(code)

@@ -10,6 +10,8 @@ import click
 from quarterdeck.policy.modes import MODES
 from quarterdeck.wire.settings import Effort
 
+from .remote.host_option import DIRECTORY, resolve_remote
+
 if TYPE_CHECKING:
     from quarterdeck.wire.budgets import BudgetLimit
     from quarterdeck.wire.session_options import SessionOptions
@@ -40,13 +42,11 @@ class Limit(click.ParamType["BudgetLimit"]):
 
 
 _FLAGS = (
-    click.option(
-        "-C", "--cwd", type=click.Path(file_okay=False, exists=True), help="Working directory."
-    ),
+    click.option("-C", "--cwd", type=DIRECTORY, help="Working directory."),
     click.option(
         "--root",
         "roots",
-        type=click.Path(file_okay=False, exists=True),
+        type=DIRECTORY,
         multiple=True,
         help="Another directory it may work in.",
     ),
@@ -189,7 +189,7 @@ def _worktree(o: dict[str, Any]) -> "WorktreeOptions | None":
 
     if existing is not None:
         # A name is found by the fleet.
-        path = _whole(existing) if "/" in existing or existing.startswith(".") else existing
+        path = _whole(existing) if "/" in existing or existing.startswith((".", "~")) else existing
         return WorktreeOptions(path=path)
     return WorktreeOptions(
         name=name or None, base=o.get("base"), carry=bool(o.get("carry")), is_off=bool(is_off)
@@ -198,6 +198,8 @@ def _worktree(o: dict[str, Any]) -> "WorktreeOptions | None":
 
 def _whole(directory: str | None) -> str:
     # Not from ``command_io``: a run must not wait for what only commands of the host need.
+    if (there := resolve_remote(directory)) is not None:
+        return there
     try:
         return str(Path(directory or ".").resolve(strict=True))
     except FileNotFoundError as error:

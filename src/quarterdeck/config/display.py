@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from . import schema
+from . import host_settings, schema
 from .loader import Config, SettingSource, variable_of
 from .schema import ADDED_UP, FREE_OF_TRUST, SECRET
 from .validation import Key, Setting, describe_type, key_matches, list_settings, spell_key
@@ -78,8 +78,9 @@ def _toml(value: Any) -> str:
 @cache
 def _documents() -> dict[tuple[str, str], str]:
     found: dict[tuple[str, str], str] = {}
-    tree = ast.parse(inspect.getsource(schema))
-    for owner in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+    trees = [ast.parse(inspect.getsource(module)) for module in (host_settings, schema)]
+    nodes = (node for tree in trees for node in tree.body)
+    for owner in (node for node in nodes if isinstance(node, ast.ClassDef)):
         for field, text in zip(owner.body, owner.body[1:], strict=False):
             match field, text:
                 case (

@@ -347,7 +347,7 @@ def load_config(
         from_environment,
         flatten_layer(given, SettingSource("flag")),
     )
-    if problems := tuple(_check_people(layer)):
+    if problems := (*_check_people(layer), *_check_hosts(layer)):
         raise InvalidConfigError(problems)
     return Config(
         settings=convert(nest_layer(layer), Settings) if layer else Settings(),
@@ -439,6 +439,14 @@ def _check_people(layer: Layer) -> Iterator[ConfigProblem]:
             name = f"permissions.approvers.{number}" + (f" (line {line})" if line else "")
             for message in _check_approvers(placed.value, known):
                 yield ConfigProblem(where, name, message)
+
+
+def _check_hosts(layer: Layer) -> Iterator[ConfigProblem]:
+    """Find hosts that a project names: it must not choose where commands go."""
+    for key, placed in layer.items():
+        if key[0] == "hosts" and placed.source.layer != "user":
+            where = placed.source.place or placed.source.layer
+            yield ConfigProblem(where, spell_key(key), "only your own file can name hosts")
 
 
 def _check_approvers(given: dict[str, Any], known: set[str]) -> Iterator[str]:

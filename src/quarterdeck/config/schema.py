@@ -13,6 +13,7 @@ from quarterdeck.wire.settings import Effort, PermissionMode, VendorWire
 from quarterdeck.wire.values import Value
 from quarterdeck.wire.worktrees import LandingMethod
 
+from .host_settings import HostSettings, RemoteHostSettings
 from .setting_types import (
     Allowance,
     BranchPattern,
@@ -23,7 +24,7 @@ from .setting_types import (
     Delay,
     Dollars,
     Gigabytes,
-    Minutes,
+    HostName,
     ModelName,
     Occasion,
     PersonName,
@@ -61,6 +62,7 @@ __all__ = [
     "PermissionSettings",
     "PersonSettings",
     "PriceSettings",
+    "RemoteHostSettings",
     "SandboxSettings",
     "Settings",
     "ToolSettings",
@@ -395,17 +397,6 @@ class HooksSettings(Value, frozen=True, kw_only=True):
         return any(getattr(self, point) for point in HOOK_POINTS)
 
 
-class HostSettings(Value, frozen=True, kw_only=True):
-    """The process that owns the agents. It reads these when it starts, from your own file alone."""
-
-    idle_minutes: Minutes = 15.0
-    """A host without clients, agents and terminals exits after this time; 0: never."""
-    resume_agents: bool = False
-    """Whether agents that ran when the host was killed are resumed automatically."""
-    resume_plans: bool = False
-    """Whether runs of plans whose process ended early go on when the host starts."""
-
-
 class NotificationSettings(Value, frozen=True, kw_only=True):
     """How you are notified that an agent needs you, is done or failed; once for each event."""
 
@@ -583,6 +574,8 @@ class Settings(Value, frozen=True, kw_only=True):
     """How the work of agents is landed."""
     host: HostSettings = HostSettings()
     """The process that owns the agents."""
+    hosts: dict[HostName, RemoteHostSettings] = field(default_factory=dict[str, RemoteHostSettings])
+    """Hosts on other machines, by a name of your choice; see ``docs/remote-hosts.md``."""
     notifications: NotificationSettings = NotificationSettings()
     """How you are notified that an agent needs you, is done or failed."""
     worktrees: WorktreeSettings = WorktreeSettings()

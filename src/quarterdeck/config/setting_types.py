@@ -14,6 +14,8 @@ __all__ = [
     "Delay",
     "Dollars",
     "Gigabytes",
+    "HostName",
+    "HostUrl",
     "Minutes",
     "ModelName",
     "Occasion",
@@ -79,6 +81,16 @@ ServerName: TypeAlias = Annotated[
         pattern=r"^(?!.*__)[A-Za-z0-9][A-Za-z0-9_-]{0,31}$",
         description="a name of at most 32 letters, digits, '-' and '_', no two '_' together",
     ),
+]
+HostName: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
+        description="a name of at most 64 letters, digits, '-', '_' and '.'",
+    ),
+]
+HostUrl: TypeAlias = Annotated[
+    str, Meta(pattern=r"^ssh://[^\s]+$", description="a URL with ssh://")
 ]
 PersonName: TypeAlias = Annotated[
     str,

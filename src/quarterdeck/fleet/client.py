@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     # The signatures, for the type checker. Nothing is inherited in fact: what the class did not
     # have would answer None, as the bodies of a protocol do.
     from .api import Fleet as DeclaredMethods
+    from .remote.dialer import RemoteDialer
 else:
     DeclaredMethods = object
 
@@ -82,6 +83,23 @@ class HostClient(DeclaredMethods):
         client = cls.create(lambda: dial_host(places), name)
         try:
             await client.reach((lambda: ensure_host(places, environ)) if start else None)
+            yield client
+        finally:
+            await client.disconnect()
+
+    @classmethod
+    @asynccontextmanager
+    async def connect_remote(
+        cls, dialer: "RemoteDialer", *, start: bool = False, name: str = ""
+    ) -> AsyncGenerator[Self]:
+        """Connect to a host on another machine; like ``connect``.
+
+        Raises:
+            NoHostError, HostVersionError, HostError: like ``connect``; see ``RemoteDialer.dial``.
+        """
+        client = cls.create(dialer.dial, name)
+        try:
+            await client.reach(dialer.ensure if start else None)
             yield client
         finally:
             await client.disconnect()

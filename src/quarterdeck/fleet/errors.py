@@ -29,10 +29,14 @@
     │   └── WorkbenchRefusedError it says why it will not
     └── HostError            the host cannot be reached, or is another version
         ├── NoHostError          none is running
-        └── HostVersionError     it speaks another version than this program
+        │   └── HostUnreachableError its machine cannot be reached now
+        ├── HostVersionError     it speaks another version than this program
+        ├── HostAddressError     what ``--host`` names is no address of a host
+        └── RemoteHostError      a host on another machine cannot be used as things are
 """
 
 from collections.abc import Iterable
+from typing import Literal, TypeAlias
 
 from quarterdeck.wire.errors import QuarterdeckError
 
@@ -41,7 +45,9 @@ __all__ = [
     "ExceedsParentError",
     "FleetError",
     "FleetLimitError",
+    "HostAddressError",
     "HostError",
+    "HostUnreachableError",
     "HostVersionError",
     "InvalidAgentNameError",
     "InvalidOptionsError",
@@ -56,6 +62,8 @@ __all__ = [
     "NoWorkbenchError",
     "NotAChildError",
     "NotAnApproverError",
+    "RemoteHostError",
+    "RemoteProblem",
     "WorkbenchCallError",
     "WorkbenchGoneError",
     "WorkbenchRefusedError",
@@ -229,3 +237,35 @@ class NoHostError(HostError):
 
 class HostVersionError(HostError):
     """The host speaks another version than this program."""
+
+
+class HostUnreachableError(NoHostError):
+    """The machine of a host cannot be reached now; it may be reached later."""
+
+
+class HostAddressError(HostError):
+    """What was given as the address of a host is none; the message says which part."""
+
+    def __init__(self, given: str, why: str) -> None:
+        super().__init__(f"cannot use the host {given!r}: {why}")
+        self.given = given
+
+
+RemoteProblem: TypeAlias = Literal[
+    "ssh-missing",
+    "login-refused",
+    "key-unknown",
+    "key-changed",
+    "program-missing",
+    "forwarding-refused",
+    "failed",
+]
+"""What is in the way of a host on another machine, and stays until a person changes it."""
+
+
+class RemoteHostError(HostError):
+    """A host on another machine cannot be used as things are; to try again does not help."""
+
+    def __init__(self, problem: RemoteProblem, message: str) -> None:
+        super().__init__(message)
+        self.problem: RemoteProblem = problem

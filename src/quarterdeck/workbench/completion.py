@@ -264,6 +264,8 @@ class CompletionSource:
         return complete_command(word.typed, own)
 
     async def _named(self, typed: str) -> Sequence[CompletionChoice]:
+        if self._app_context.remote is not None:
+            return ()
         agent = self._app_context.roster.find(self._panel.session)
         cwd = agent.cwd if agent is not None else self._app_context.cwd
         known = self._index

@@ -264,6 +264,9 @@ class WorkbenchContext:
         """How the way to the host is."""
         self.host_reason = ""
         """Why it is so; may be empty."""
+        self.remote: str | None = None
+        """The name of the host, if it is on another machine: then paths of agents are there, and
+        what they name on this machine is something else."""
         self.discovery = DiscoveryStore()
         """What this machine and this workspace offer."""
         self.places = AgentPlaces()

@@ -60,13 +60,15 @@ class FleetActions:
     async def send(self, agent: "AgentInfo", text: str, *, steers: bool = False) -> bool:
         """Send a prompt, or a message for the running turn; False if it was not taken."""
         from .commands.registry import find_command
-        from .mentions import build_prompt
+        from .mentions import build_prompt, keep_mentions
 
         if text.startswith("//") and find_command(text[1:]) is not None:
             text = text[1:]  # the agent's own command of a name that is ours too
         takes_images = agent.takes_images is not False
+        # Files that it mentions are on another machine if the agent is.
+        build = build_prompt if self._app_context.remote is None else keep_mentions
         content, notices = await asyncio.to_thread(
-            build_prompt, text, agent.cwd, takes_images=takes_images
+            build, text, agent.cwd, takes_images=takes_images
         )
         for notice in notices:
             self.show_message(notice, False)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from quarterdeck.fleet.api import Fleet
     from quarterdeck.fleet.client import HostClient
     from quarterdeck.fleet.demo import DemoScratch
+    from quarterdeck.fleet.remote.dialer import RemoteDialer
 
     from .app import Workbench
 
@@ -30,9 +31,16 @@ class LazyFleet:
     Args:
         places: where the host is.
         environment: what a host that is started gets.
+        remote: the way to a host on another machine, which is meant then.
     """
 
-    def __init__(self, places: "Places", environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        places: "Places",
+        environment: Mapping[str, str],
+        remote: "RemoteDialer | None" = None,
+    ) -> None:
+        self._remote = remote
         self._places = places
         self._environment = environment
         self._client: HostClient | None = None
@@ -44,6 +52,8 @@ class LazyFleet:
         self._client = client
 
         async def ensure() -> Any:
+            if self._remote is not None:
+                return await self._remote.ensure()
             from quarterdeck.fleet.host.launcher import ensure_host
 
             return await ensure_host(self._places, self._environment)
@@ -66,6 +76,8 @@ class LazyFleet:
         from quarterdeck.fleet.client import HostClient
         from quarterdeck.fleet.host.launcher import dial_host
 
+        if self._remote is not None:
+            return HostClient.create(self._remote.dial, "workbench")
         return HostClient.create(lambda: dial_host(self._places), "workbench")
 
 
@@ -100,6 +112,7 @@ def open_workbench(
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     *,
+    remote: "RemoteDialer | None" = None,
     demo: "DemoScratch | None" = None,
     has_captions: bool = True,
 ) -> int:
@@ -109,6 +122,7 @@ def open_workbench(
         places: whose settings, log and host; None: the person's.
         environ: what a host that is started gets; None: ours.
         cwd: where new agents work; None: here.
+        remote: the way to a host on another machine, prepared; its directory is used then.
         demo: begin this demo at once.
         has_captions: whether it shows captions.
 
@@ -117,9 +131,9 @@ def open_workbench(
     """
     found = places or Places.find()
     environment = dict(os.environ if environ is None else environ)
-    here = str(cwd or Path.cwd())
+    here = remote.resolve(None) if remote is not None else str(cwd or Path.cwd())
     while True:
-        app = _make_workbench(found, environment, here)
+        app = _make_workbench(found, environment, here, remote)
         discovery = app.context.discovery
         discovery.demo, discovery.has_captions = demo, has_captions
         app.run()
@@ -140,7 +154,9 @@ def _delay_widget_types() -> None:
     vars(sys.modules[name]).setdefault("IgnoreReturnCallbackType", _types.IgnoreReturnCallbackType)
 
 
-def _make_workbench(places: Places, environment: Mapping[str, str], cwd: str) -> "Workbench":
+def _make_workbench(
+    places: Places, environment: Mapping[str, str], cwd: str, remote: "RemoteDialer | None"
+) -> "Workbench":
     # Nothing that is made before the first frame is garbage; looking for some delays it.
     gc.disable()
     _delay_widget_types()
@@ -150,7 +166,7 @@ def _make_workbench(places: Places, environment: Mapping[str, str], cwd: str) ->
     from .preferences.store import load_preferences
     from .terminal_features import listen_for_background
 
-    client = LazyFleet(places, environment)
+    client = LazyFleet(places, environment, remote)
     drafts = Drafts(places.state / "workbench" / "drafts")
     drafts.load()
     preferences = load_preferences(places, cwd, environment)
@@ -161,7 +177,12 @@ def _make_workbench(places: Places, environment: Mapping[str, str], cwd: str) ->
         clock=read_wall_clock,
         preferences=preferences,
     )
-    context.discovery.places, context.discovery.environment = places, environment
+    if remote is not None:
+        # Nothing is looked for on this machine, and no project of it counts.
+        context.remote, preferences.project = remote.address.name, None
+        context.discovery.environment = environment
+    else:
+        context.discovery.places, context.discovery.environment = places, environment
     register_alt_keys()
     app = Workbench(context, client.reach, on_exit=client.disconnect, on_first_frame=_collect_again)
     if preferences.wants_background:

@@ -17,6 +17,7 @@ __all__ = [
     "find_file",
     "find_mentions",
     "format_mention",
+    "keep_mentions",
     "parse_image_path",
 ]
 
@@ -108,6 +109,17 @@ def build_prompt(
         if words:
             notices.append(words)
     return tuple(blocks), notices
+
+
+def keep_mentions(
+    prompt: str, cwd: str, *, takes_images: bool = True
+) -> tuple[tuple[ContentBlock, ...], list[str]]:
+    """Like ``build_prompt``, where the files are on another machine: images stay names there."""
+    del cwd, takes_images
+    kinds = (Path(one.path).suffix.lower() for one in find_mentions(prompt))
+    has_image = any(kind in IMAGE_TYPES for kind in kinds)
+    notices = ["the image is on the host's machine; sending its name"] if has_image else []
+    return (text(prompt),), notices
 
 
 def _image(path: Path, kind: str, takes_images: bool) -> tuple[ContentBlock, str]:

@@ -160,7 +160,7 @@ def _complete_with(
     def complete(ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         given: Any = ctx.params.get(parameter.name or "")
         used: set[str] = set(given or ()) if parameter.nargs == -1 else set()
-        pairs = dict(read_names(kind) if kind is not None else fixed)
+        pairs = dict(fixed if kind is None else _find_names(ctx, kind))
         if parameter.nargs == -1 and (last := ctx.params.get("choice")):
             # Click takes the last word for the choice: what is typed is another name, or this.
             used.add(last)
@@ -172,6 +172,13 @@ def _complete_with(
         ]
 
     parameter.shell_complete = complete
+
+
+def _find_names(ctx: click.Context, kind: NameKind) -> "list[tuple[str, str]]":
+    """The names of a kind; a host on another machine is not asked for its own."""
+    if ctx.find_root().params.get("host") is not None and kind not in ("vendor", "model"):
+        return []
+    return read_names(kind)
 
 
 def _is_plain(name: str) -> bool:

@@ -15,8 +15,9 @@ from quarterdeck.config.places import Places
 from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.terminal_text import count_noun
 
-from ..command_io import as_json_option, echo_json, echo_lines, with_fleet
+from ..command_io import as_json_option, echo_json, echo_lines, plain_json, with_fleet
 from ..output import echo, escape_controls, format_age
+from ..remote.host_option import find_remote, refuse_remote
 from .exit_codes import NO_HOST
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def run(idle: float | None, detached: bool) -> None:
     from quarterdeck.fleet.host.lock import HostRunningError, log_file
     from quarterdeck.fleet.host.process import log_to_file
 
+    refuse_remote("host run")
     places, environment = Places.find(), dict(os.environ)
     with log_to_file(log_file(places), environment):
         try:
@@ -92,6 +94,30 @@ async def _be_host(
         ),
         ready=ready,
     )
+
+
+@host.command(hidden=True)
+@click.option("--start", is_flag=True, help="Start it if it is not running.")
+def report(start: bool) -> None:
+    """Print where the host listens, for clients on other machines."""
+    from quarterdeck.fleet.host.launcher import report_host
+
+    found = asyncio.run(report_host(Places.find(), start=start))
+    echo(plain_json(msgspec.json.encode(found)))
+
+
+@host.command()
+def disconnect() -> None:
+    """Close the SSH connection to the host that --host names; its agents go on.
+
+    It closes by itself a minute after its last use.
+    """
+    if (remote := find_remote()) is None:
+        raise click.UsageError("name a host on another machine: quarterdeck --host NAME host …")
+    if asyncio.run(remote.disconnect()):
+        echo("Disconnected.")
+    else:
+        echo("There was no connection.")
 
 
 @host.command()
@@ -146,7 +172,10 @@ def stop(context: click.Context, timeout: float, force: bool, as_json: bool) -> 
     from quarterdeck.fleet.host.launcher import stop_host
 
     try:
-        pid = asyncio.run(stop_host(Places.find(), timeout=timeout, force=force))
+        if (remote := find_remote()) is not None:
+            pid = asyncio.run(remote.stop(seconds=timeout, force=force))
+        else:
+            pid = asyncio.run(stop_host(Places.find(), timeout=timeout, force=force))
     except NoHostError as error:
         if as_json:
             echo_json({"stopped": False})
@@ -174,6 +203,7 @@ def logs(lines: int, follow: bool, as_json: bool) -> None:
     """Show the host's own log."""
     from quarterdeck.fleet.host.lock import log_file
 
+    refuse_remote("host logs")
     path = log_file(Places.find())
     shown = _last_lines(path, lines)
     if as_json:

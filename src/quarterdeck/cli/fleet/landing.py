@@ -9,6 +9,7 @@ from quarterdeck.wire.terminal_text import count_noun
 
 from ..command_io import as_json_option, echo_json, with_fleet
 from ..output import echo, is_terminal, table
+from ..remote.host_option import refuse_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -185,6 +186,8 @@ def _open_pull_request(agent: str, options: "LandingOptions", given: dict[str, A
     from quarterdeck.config.trust import TrustStore
     from quarterdeck.fleet.landing.pull_request import open_pull_request
 
+    if not given["dry_run"]:
+        refuse_remote("merge --pr")
     draft = with_fleet(lambda fleet: fleet.draft_pull_request(agent, options))
     if given["dry_run"]:
         if given["as_json"]:

@@ -19,6 +19,7 @@ from ..command_io import (
 )
 from ..lazy_group import LazyCommand, LazyGroup
 from ..output import count, escape_controls, escape_to_line, format_age, table
+from ..remote.host_option import find_remote, refuse_remote
 
 if TYPE_CHECKING:
     from quarterdeck.agent.checkpoints.file_state import Manifest
@@ -135,6 +136,7 @@ async def _meant(session: str | None) -> "tuple[Places, str]":
     from quarterdeck.config.places import Places
     from quarterdeck.fleet.sessions.rewind import find_newest_session
 
+    refuse_remote("sessions turns, diff and restore")
     places = Places.find()
     if session is not None:
         return places, session
@@ -272,6 +274,8 @@ async def _sessions(
     from quarterdeck.config.places import Places
     from quarterdeck.fleet.sessions.sub_agents import load_sub_agents
 
+    if find_remote() is not None:  # those that ran without a host have their logs there
+        return await fleet.agents(archived=True), [], {}
     places = Places.find()
     alone = await SessionStore(places.state / "sessions").sessions(limit=limit)
     agents = await fleet.agents(archived=True)
@@ -306,6 +310,8 @@ def _damage() -> "Mapping[SessionId, str]":
     from quarterdeck.config.places import Places
     from quarterdeck.journal.damage import read_damage
 
+    if find_remote() is not None:  # its log is there
+        return {}
     return read_damage(Places.find().journal_file)
 
 

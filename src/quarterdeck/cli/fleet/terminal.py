@@ -19,6 +19,7 @@ from ..command_io import (
     with_fleet,
 )
 from ..output import echo, escape_controls, format_age, table
+from ..remote.host_option import DIRECTORY
 from .exit_codes import ENDED_BADLY
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def terminal() -> None:
 @click.option(
     "-C",
     "--cwd",
-    type=click.Path(exists=True, file_okay=False),
+    type=DIRECTORY,
     help="The directory; default: the current one.",
 )
 @click.option("--attach", "goes_there", is_flag=True, help="Attach to it immediately.")

@@ -7,6 +7,7 @@ import click
 
 from ..command_io import as_json_option, echo_json, echo_lines, resolve_directory
 from ..output import echo, escape_controls
+from ..remote.host_option import find_remote
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -186,6 +187,11 @@ async def _run(
     from quarterdeck.fleet.client import HostClient
     from quarterdeck.fleet.errors import NoHostError, NoSuchAgentError
 
+    if (remote := find_remote()) is not None:
+        if agent is None:
+            raise click.UsageError("with --host, name the agent; `quarterdeck ps` lists them")
+        async with HostClient.connect_remote(remote, name="cli") as fleet:
+            return await on_host(fleet, agent)
     places = Places.find()
     name = agent if agent is not None else await _find_newest(places)
     try:

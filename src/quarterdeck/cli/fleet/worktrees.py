@@ -15,6 +15,7 @@ from ..command_io import (
     with_fleet,
 )
 from ..output import echo, escape_to_line, format_age, table
+from ..remote.host_option import find_remote, resolve_remote
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.client import HostClient
@@ -45,6 +46,8 @@ def worktrees(context: click.Context, is_all: bool, as_json: bool) -> None:
 
 
 def _list(is_all: bool, as_json: bool) -> None:
+    # Which repository is around a directory of another machine is not known here.
+    is_all = is_all or find_remote() is not None
     here = None if is_all else _repository(resolve_directory(None))
     found = with_fleet(lambda fleet: fleet.worktrees(repository=here, measure=True))
     if as_json:
@@ -150,6 +153,8 @@ def _report(done: "WorktreeOutcome", as_json: bool, text: str) -> None:
 def _name(given: str) -> str:
     """What the fleet is asked for: a path as a whole one, any other name as it is."""
     if given.startswith((".", "/", "~")):
+        if (there := resolve_remote(given)) is not None:
+            return there
         from pathlib import Path
 
         return str(Path(given).expanduser().resolve())

@@ -6,10 +6,12 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeAlias
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
+from quarterdeck import __version__
 from quarterdeck.config.places import Places, make_private
 from quarterdeck.system.background_process import read_last_lines, start_background
 from quarterdeck.wire.errors import LinkBrokenError, LinkError
@@ -17,17 +19,20 @@ from quarterdeck.wire.rpc import ByteStream, MethodNotFoundError, Peer, RequestC
 
 from ..errors import HostError, NoHostError
 from .lock import holder, lock_file, log_file, socket_path
-from .methods import STOP
+from .methods import PROTOCOL, STOP
 from .peer_credentials import read_peer_credentials
 
 __all__ = [
+    "REPORT_FORMAT",
     "START_SECONDS",
     "STOP_SECONDS",
+    "HostReport",
     "Launcher",
     "dial_host",
     "ensure_host",
     "is_host_running",
     "launch_host",
+    "report_host",
     "stop_host",
 ]
 
@@ -139,6 +144,50 @@ async def _failed(places: Places, what: str) -> HostError:
     path = log_file(places)
     last = await asyncio.to_thread(read_last_lines, path)
     return HostError("\n".join([f"{what}; see {str(path)!r}, which ends with:", *last]))
+
+
+REPORT_FORMAT = 1
+"""Of ``HostReport``; a reader that does not know a later one says so."""
+
+
+class HostReport(Struct, frozen=True, kw_only=True):
+    """What a client on another machine has to know; ``host report`` prints it as a line of JSON."""
+
+    quarterdeck: str
+    """The version of the program that reports."""
+    format: int = REPORT_FORMAT
+    protocol: int = PROTOCOL
+    """What clients of this version speak with a host."""
+    home: str
+    """The home directory there."""
+    socket: str | None = None
+    """Where the host listens; None: no host is running."""
+
+
+async def report_host(
+    places: Places, environ: Mapping[str, str] | None = None, *, start: bool = False
+) -> HostReport:
+    """Find out what a client on another machine has to know; ``start`` starts a host first.
+
+    A host that is there accepts connections when this returns.
+
+    Raises:
+        HostError: it does not start, or does not answer in time.
+    """
+    environ = os.environ if environ is None else environ
+    try:
+        stream = await (ensure_host(places, environ) if start else dial_host(places))
+    except NoHostError:
+        path = None
+    else:
+        path = _peer_path(stream)
+        await stream.close()
+    home = await asyncio.to_thread(Path.home)
+    return HostReport(quarterdeck=__version__, home=str(home), socket=path)
+
+
+def _peer_path(stream: Any) -> str:
+    return str(stream.extra_info("socket").getpeername())
 
 
 STOP_SECONDS = 30.0

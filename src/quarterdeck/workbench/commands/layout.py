@@ -175,7 +175,8 @@ async def change_directory(app: "Workbench", words: str) -> None:
     from ..remote_control.calls import resolve_path
 
     path = resolve_path(app.context.cwd, words.strip())
-    if not await asyncio.to_thread(Path(path).is_dir):
+    is_here = app.context.remote is None  # else its host says whether it exists
+    if is_here and not await asyncio.to_thread(Path(path).is_dir):
         raise RefusedCallError(f"no directory {path!r}")
     if path == app.context.cwd:
         return

@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..remote_control import RefusedCallError
 from .registry import WorkbenchCommand, find_command
 
 if TYPE_CHECKING:
@@ -19,13 +20,21 @@ if TYPE_CHECKING:
     from ..fleet_actions import FleetActions, ShowMessage
     from ..preferences.store import Preferences
 
-__all__ = ["CommandQueue", "CommandRunner"]
+__all__ = ["LOCAL_COMMANDS", "CommandQueue", "CommandRunner"]
 
 _PATIENCE = 1.0
 """Seconds that a command holds up the next one at the most."""
 
 _AT_ONCE = frozenset({"interrupt", "kill"})
 """Commands that do not wait for what an agent is still doing."""
+
+LOCAL_COMMANDS = frozenset(
+    {
+        *("default-mode", "demo", "doctor", "install", "login", "permissions", "plan-run"),
+        *("settings", "trust", "untrust", "web"),
+    }
+)
+"""Commands that read or change this machine; refused while the agents are on another."""
 
 _turn: ContextVar[asyncio.Event | None] = ContextVar("_turn", default=None)
 """Set when the command that runs here no longer holds up the next one."""
@@ -201,6 +210,12 @@ class CommandRunner:
         await self._actions.do(found[0], agent, words)
 
     async def _call(self, command: WorkbenchCommand, words: str) -> None:
+        remote = self._app_context.remote
+        if remote is not None and command.name in LOCAL_COMMANDS:
+            raise RefusedCallError(
+                f"/{command.name} is about this machine, and the agents are on {remote!r}; run "
+                "quarterdeck there"
+            )
         given = await self._ask_words(command, words)
         if given is not None and (done := command.call(self._app, given)) is not None:
             await done

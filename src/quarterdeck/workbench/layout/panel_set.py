@@ -81,6 +81,7 @@ class PanelSet:
         made: dict[str, Panel] = {}
         new = {node.id: node for node in nodes if node.id not in self.panels}
         for name, node in new.items():
+            self._check_machine(node)
             try:
                 panel: Panel = self._kinds[node.widget].load()(
                     self._app_context, self._options(node), id=f"panel-{name}"
@@ -95,6 +96,15 @@ class PanelSet:
         for name in new:
             self._remembered[name] = self._states.pop(name, {})
         return list(made.values())
+
+    def _check_machine(self, node: PanelNode) -> None:
+        remote = self._app_context.remote
+        if remote is not None and self._kinds[node.widget].is_local:
+            raise LayoutError(
+                "",
+                f"a panel {node.widget!r} shows this machine, and the agents are on {remote!r}; "
+                "use a review or a terminal",
+            )
 
     def move(
         self,

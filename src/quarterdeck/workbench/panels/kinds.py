@@ -16,6 +16,8 @@ class PanelKind(Struct, frozen=True, kw_only=True):
     """What it shows, in a line."""
     target: str
     """``module:class``; the module is relative to this package."""
+    is_local: bool = False
+    """It reads files or processes of this machine: of no use where the agents are on another."""
 
     def load(self) -> type[Any]:
         """Import the panel's class, a ``Panel``; not in the type, as preferences need the table."""
@@ -41,11 +43,13 @@ _ALL: tuple[PanelKind, ...] = (
         name="diff",
         help='changes; options: {"path"} of a file, {"cwd"} or {"agent"}, {"base"}, {"patch"}',
         target="diff:DiffPanel",
+        is_local=True,
     ),
     PanelKind(
         name="editor",
         help='edit a file; options: {"path": PATH, "line": N}',
         target="editor.panel:EditorPanel",
+        is_local=True,
     ),
     PanelKind(
         name="feed",
@@ -56,17 +60,20 @@ _ALL: tuple[PanelKind, ...] = (
         name="file",
         help='view a file of any size; options: {"path": PATH, "line": N}',
         target="file.panel:FilePanel",
+        is_local=True,
     ),
     PanelKind(
         name="history",
         help='sessions of other agents found on disk; options: {"everywhere": true}',
         target="history:HistoryPanel",
+        is_local=True,
     ),
     PanelKind(name="inbox", help="requests that wait for your answer", target="inbox:InboxPanel"),
     PanelKind(
         name="markdown",
         help='read a Markdown file; options: {"path": PATH}',
         target="markdown:MarkdownPanel",
+        is_local=True,
     ),
     PanelKind(
         name="missing",
@@ -77,11 +84,13 @@ _ALL: tuple[PanelKind, ...] = (
         name="notebook",
         help='read a Jupyter notebook; options: {"path": PATH}',
         target="notebook:NotebookPanel",
+        is_local=True,
     ),
     PanelKind(
         name="plan",
         help='a run of a plan, its tasks, times and costs; options: {"run": NAME}',
         target="plan:PlanPanel",
+        is_local=True,
     ),
     PanelKind(
         name="review",
@@ -92,11 +101,13 @@ _ALL: tuple[PanelKind, ...] = (
         name="system",
         help="load of the machine and of the agents' processes",
         target="system:SystemPanel",
+        is_local=True,
     ),
     PanelKind(
         name="tail",
         help='follow the end of a file; options: {"path": PATH, "filter": WORDS}',
         target="tail:TailPanel",
+        is_local=True,
     ),
     PanelKind(
         name="terminal",
@@ -112,6 +123,7 @@ _ALL: tuple[PanelKind, ...] = (
         name="tree",
         help='files with git status; options: {"root": DIRECTORY}',
         target="tree:TreePanel",
+        is_local=True,
     ),
     PanelKind(
         name="usage",

@@ -46,7 +46,9 @@ class MainScreen(Screen[None]):
         self._late_styles = _LATE_STYLES.read_text("utf-8")
         self._app_context = context
         self.view = view
-        self._status_bar = StatusBar(context.roster, context.clock, id="status")
+        self._status_bar = StatusBar(
+            context.roster, context.clock, remote=context.remote, id="status"
+        )
 
     def compose(self) -> ComposeResult:
         """The parts."""

@@ -83,6 +83,8 @@ class SpawnLookup:
         described = list(catalogue.agents.values())
         environment = discovery.environment
         found = await asyncio.to_thread(_describe_agents, described, environment)
+        if self._app_context.remote is not None:  # its host says which of them it lacks
+            return [replace(one, is_here=True) for one in found]
         # Without places of our own, as in a test, no program is started.
         if not with_versions or discovery.places is None:
             return found
@@ -118,7 +120,8 @@ class SpawnLookup:
         context = self._app_context
         agents = context.roster.everyone
         places = [one.worktree.repository if one.worktree else one.cwd for one in agents]
-        below = await asyncio.to_thread(_list_below, typed, context.cwd)
+        is_here = context.remote is None
+        below = await asyncio.to_thread(_list_below, typed, context.cwd) if is_here else []
         recent = (context.cwd, *context.preferences.choices.directories)
         # What is no plain text cannot be typed either.
         texts = [one for one in dict.fromkeys(places) if one == sanitize_line(one)]
@@ -252,7 +255,10 @@ def _is_directory(entry: "os.DirEntry[str]") -> bool:
 
 async def look_at_directory(context: "WorkbenchContext", cwd: str) -> SpawnDirectory:
     """What there is for worktrees in a directory, and what the settings say there."""
-    found = await asyncio.to_thread(_read_directory, cwd)
+    if context.remote is not None:
+        found = SpawnDirectory(head="HEAD")
+    else:
+        found = await asyncio.to_thread(_read_directory, cwd)
     try:
         settings = await _read_settings(context, cwd)
     except QuarterdeckError as error:

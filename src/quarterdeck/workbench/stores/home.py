@@ -106,6 +106,9 @@ class HomeStore:
 
     async def look(self, context: "WorkbenchContext") -> None:
         """Look at the project and for sessions, in threads; fast things first."""
+        if context.remote is not None:
+            self.past = ()
+            return
         cwd = Path(context.cwd)
         self.project = await asyncio.to_thread(look_at_project, cwd)
         discovery = context.discovery

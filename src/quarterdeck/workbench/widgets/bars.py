@@ -242,10 +242,19 @@ class StatusBar(LinesView):
     Args:
         roster: the agents.
         clock: tells the time, in microseconds.
+        remote: the host, if it is on another machine.
     """
 
-    def __init__(self, roster: RosterStore, clock: "WallClock", *, id: str | None = None) -> None:
+    def __init__(
+        self,
+        roster: RosterStore,
+        clock: "WallClock",
+        *,
+        remote: str | None = None,
+        id: str | None = None,
+    ) -> None:
         super().__init__(id=id)
+        self._remote = remote
         self._roster = roster
         self._clock = clock
         self._host: HostState = "connecting"
@@ -275,6 +284,8 @@ class StatusBar(LinesView):
         """See ``LinesView``."""
         totals = self._roster.totals(self._clock())
         facts: list[Span] = []
+        if self._remote is not None:
+            facts.append((f"on {sanitize_line(self._remote, 40)}", "strong"))
         needing = totals.words.get("needs you", 0)
         if needing:
             facts.append((f"{needing} need{'s' * (needing == 1)} you", "asking"))

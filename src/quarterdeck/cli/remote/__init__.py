@@ -1,0 +1,1 @@
+"""The option ``--host`` and what follows from it for commands."""

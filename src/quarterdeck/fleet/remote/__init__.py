@@ -1,0 +1,1 @@
+"""Hosts on other machines, reached with OpenSSH. See ``docs/remote-hosts.md``."""
