@@ -52,6 +52,7 @@ from .review.service import ReviewService
 from .review.source import ReviewSource
 from .session_factory import AgentOpener, SessionFactory
 from .sessions.importer import SessionImporter
+from .sessions.standalone import SessionAdopter, StandaloneSessions
 from .supervisor import FleetLimits, Supervisor
 from .terminals.api import TerminalInfo
 from .terminals.service import HostTerminals, LiveAgentTerminals
@@ -133,6 +134,10 @@ class LocalFleet:
         )
         current.takes_images = self._supervisor.takes_images
         self._importing = SessionImporter(journal, current, self._notes, self._supervisor)
+        self._standalone = StandaloneSessions(places.state, journal)
+        self._adopter = SessionAdopter(
+            *(places.state, journal, current, self._notes, self._supervisor)
+        )
         self._make_inbox(starting)
         self._terminals = HostTerminals(
             starting.environment, LiveAgentTerminals(current, self._supervisor)
@@ -144,15 +149,17 @@ class LocalFleet:
         self._radar = ConflictRadar(
             journal, current, self._notes, snapshots, self._tools.tell_conflict
         )
-        self._reader = FleetReader(journal, current)
+        self._reader = FleetReader(journal, current, self._standalone)
         self._lifecycle = AgentLifecycle(
             *(current, starting, self._supervisor, self._tools, self.worktree_service, self._work),
-            self.budget_service,
+            *(self.budget_service, self._adopter),
         )
         self._expose_agents(
             self._reader,
             self._lifecycle,
-            AgentControl(current, self._notes, queues, self._supervisor, self._work),
+            AgentControl(
+                *(current, self._notes, queues, self._supervisor, self._work, self._lifecycle)
+            ),
         )
         self._expose_inbox_and_terminals()
         self._expose_worktrees()
@@ -217,6 +224,8 @@ class LocalFleet:
         self.kill = lifecycle.kill
         self.close = lifecycle.close
         self.archive = lifecycle.archive
+        self.adopt_session = lifecycle.adopt_session
+        self.standalone_sessions = self._standalone.sessions
 
         self.send = control.send
         self.steer = control.steer
@@ -315,8 +324,6 @@ class LocalFleet:
 
     async def _deliver(self, agent: str, words: str) -> None:
         """Give an agent a prompt, resuming it if need be."""
-        if not (await self._current.find(agent)).is_started:
-            await self.resume(agent)
         await self.send(agent, (text(words),))
 
     @classmethod
@@ -362,6 +369,7 @@ class LocalFleet:
                 fleet._tools.offer_plans(plans)
             await fleet.budget_service.recover()
             async with fleet._running():
+                await fleet._adopter.recover()
                 await fleet._landing.recover()
                 await fleet._management.recover()
                 await fleet._checkpoints.finish_restores()
@@ -405,6 +413,7 @@ class LocalFleet:
         await self._work.wait()
         await self._checkpoints.settle()
         await self._tools.close()
+        await self._standalone.close()
 
     async def _resume_all(self, sessions: Sequence[SessionId]) -> None:
         for session in sessions:

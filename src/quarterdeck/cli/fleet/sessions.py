@@ -197,9 +197,10 @@ def ps(archived: bool, as_json: bool) -> None:
 @as_json_option
 @click.pass_context
 def sessions(context: click.Context, limit: int, as_json: bool) -> None:
-    """List every session: of agents, archived ones, and those that ran without a host.
+    """List every session: of agents, archived ones, and those of `run` and of editors.
 
-    Sub-agents are listed below the session that started them.
+    All of them can be resumed, forked, attached to and sent prompts by their id. Sub-agents are
+    listed below the session that started them.
     """
     if context.invoked_subcommand is not None:
         return
@@ -230,6 +231,7 @@ def sessions(context: click.Context, limit: int, as_json: bool) -> None:
 def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Search the messages of agents and people for WORDS, newest first.
 
+    Sessions of `run` and of editors are searched too.
     All words must match; "several words" is a phrase, begin* a prefix.
     """
     hits, names = with_fleet(lambda fleet: _search(fleet, " ".join(words), limit))
@@ -268,14 +270,12 @@ def _cost(cost: "Cost | None") -> str:
 async def _sessions(
     fleet: "HostClient", limit: int
 ) -> "tuple[list[AgentInfo], list[SessionSummary], Mapping[SessionId, list[SessionSummary]]]":
-    from quarterdeck.agent.session_store import SessionStore
     from quarterdeck.config.places import Places
     from quarterdeck.fleet.sessions.sub_agents import load_sub_agents
 
-    places = Places.find()
-    alone = await SessionStore(places.state / "sessions").sessions(limit=limit)
+    alone = await fleet.standalone_sessions(limit=limit)
     agents = await fleet.agents(archived=True)
-    return agents, alone, await load_sub_agents(places, [one.id for one in alone])
+    return agents, alone, await load_sub_agents(Places.find(), [one.id for one in alone])
 
 
 def _agent_session(agent: "AgentInfo", damage: "Mapping[SessionId, str]") -> tuple[str, ...]:
