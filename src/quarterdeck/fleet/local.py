@@ -3,7 +3,7 @@ at the start after a crash.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,7 @@ from .review.service import ReviewService
 from .review.source import ReviewSource
 from .session_factory import AgentOpener, SessionFactory
 from .sessions.importer import SessionImporter
+from .sessions.retention_policy import RetentionPolicy
 from .sessions.standalone import SessionAdopter, StandaloneSessions
 from .supervisor import FleetLimits, Supervisor
 from .terminals.api import TerminalInfo
@@ -166,6 +167,10 @@ class LocalFleet:
         changes = ChangeReader(starting.state, snapshots)
         self._expose_reviews(ReviewSource(journal, current, self._notes, changes, self._work))
         self._expose_log_readers(places, starting)
+        self._retention = RetentionPolicy(
+            *(places.state, journal, current, self._standalone, starting.load_settings),
+            self.delete,
+        )
         self._landing = LandingService(self._landing_context(starting), self._work)
         self._expose_landings()
 
@@ -381,11 +386,14 @@ class LocalFleet:
     @asynccontextmanager
     async def _running(self) -> AsyncGenerator[None]:
         async with (
+            aclosing(self._standalone),
             run_beside(self._current.follow(), name="fleet: current state"),
             run_beside(self.budget_service.run(), name="fleet: budgets"),
             run_beside(self._radar.run(), name="fleet: radar"),
             run_beside(self._management.keep_tidy(), name="fleet: worktrees"),
             run_beside(self._management.follow_ends(), name="fleet: landed worktrees"),
+            run_beside(self._standalone.keep_indexed(), name="fleet: history"),
+            run_beside(self._retention.keep_tidy(), name="fleet: retention"),
         ):
             try:
                 yield
@@ -413,7 +421,6 @@ class LocalFleet:
         await self._work.wait()
         await self._checkpoints.settle()
         await self._tools.close()
-        await self._standalone.close()
 
     async def _resume_all(self, sessions: Sequence[SessionId]) -> None:
         for session in sessions:

@@ -12,20 +12,24 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from quarterdeck.agent.session_store import find_own_log, read_summary
 from quarterdeck.journal import JournalError, SearchHit, SessionSummary
 from quarterdeck.journal.indexing import SCHEMA, Indexer
+from quarterdeck.journal.records import RecordReader
 from quarterdeck.journal.search import SNIPPET, match_expression, split_marks
+from quarterdeck.journal.searchable_text import block_text
 from quarterdeck.journal.store import connect_reader, transaction
+from quarterdeck.wire.events import Prompted
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.private_files import open_private
 
@@ -36,6 +40,8 @@ T = TypeVar("T")
 _VERSION = 1
 _SLICE = 0.25
 """Seconds after which what was read is committed, so that other processes get their turn."""
+_TITLE = 60
+_PAGE_BYTES = 1 << 20
 _SPARE = 4
 """A passage that was cut is several hits of one place; so many more are looked at."""
 _TABLES = (
@@ -65,7 +71,10 @@ class _LogFile(Struct, frozen=True):
 
 
 class HistoryIndex:
-    """Lists and searches the sessions in logs of their own; everything is done in one thread."""
+    """Lists and searches the sessions in logs of their own; everything is done in one thread.
+
+    A list never waits for the first search, which has to read all logs, but for a slice of it.
+    """
 
     def __init__(self, state: Path) -> None:
         self._directory = state / "sessions"
@@ -73,6 +82,10 @@ class HistoryIndex:
         self._threads = ThreadPoolExecutor(1, "quarterdeck-history")
         self._connection: sqlite3.Connection | None = None
         self._is_temporary = False
+        self._memory: sqlite3.Connection | None = None
+        """The passages of one log at a time."""
+        self._pending: list[_LogFile] | None = None
+        """Logs whose text is to be indexed, the next one last; None: look which."""
 
     async def sessions(
         self, *, cwd: str | None = None, agent: str | None = None, limit: int = 50
@@ -91,7 +104,16 @@ class HistoryIndex:
         expression = match_expression(words)
         if not expression or limit < 1:
             return []
-        return await self._run(lambda: self._search(expression, session, limit))
+        await self.catch_up()
+        return await self._run(lambda: self._find(expression, session, limit))
+
+    async def catch_up(self, pause: float = 0.0) -> None:
+        """Index what logs hold, in slices with a pause of so many seconds between them."""
+        is_left = True
+        while is_left:
+            is_left = await self._run(self._index_slice)
+            if is_left:
+                await asyncio.sleep(pause)
 
     async def close(self) -> None:
         """Close the file."""
@@ -129,7 +151,7 @@ class HistoryIndex:
                 row = "SELECT summary FROM logs WHERE name = ?"
                 summary = _summary_decoder.decode(index.execute(row, (file.name,)).fetchone()[0])
             else:
-                summary = read_summary(file.path)
+                summary = _read_titled(file.path)
                 if summary is not None:
                     fresh.append((file.name, file.stamp, msgspec.json.encode(summary)))
             if summary is not None and is_wanted(summary):
@@ -143,9 +165,8 @@ class HistoryIndex:
             )
         return sorted(found, key=lambda summary: summary.updated, reverse=True)
 
-    def _search(self, expression: str, session: SessionId | None, limit: int) -> list[SearchHit]:
+    def _find(self, expression: str, session: SessionId | None, limit: int) -> list[SearchHit]:
         index = self._connected()
-        self._index_texts(index)
         where, values = "words MATCH ?", [expression]
         if session is not None:
             where += " AND session = ?"
@@ -173,41 +194,42 @@ class HistoryIndex:
             found.setdefault((id_, seq), hit)
         return list(found.values())[:limit]
 
-    def _index_texts(self, index: sqlite3.Connection) -> None:
-        """Read what is new in logs that have changed."""
-        files = _list_files(self._directory)
-        known = _load_stamps(index, "text_stamp")
-        changed = [file for file in files.values() if known.get(file.name) != file.stamp]
-        gone = [name for name in known if name not in files]
-        if gone:
+    def _index_slice(self) -> bool:
+        """Read what is new in some logs that have changed; False when none is left."""
+        if self._pending is None:
+            files = _list_files(self._directory)
+            if not files and not self._path.exists():
+                return False
+            index = self._connected()
+            known = _load_stamps(index, "text_stamp")
             with transaction(index):
-                self._forget(gone)
-        pending = iter(changed)
-        is_left = bool(changed)
-        while is_left:
-            until = time.monotonic() + _SLICE
-            with transaction(index):
-                is_left = self._index_some(index, pending, until)
+                self._forget(name for name in known if name not in files)
+            changed = [file for file in files.values() if known.get(file.name) != file.stamp]
+            # The newest first: it is what people look for.
+            self._pending = sorted(changed, key=lambda file: file.changed)
+        index, until = self._connected(), time.monotonic() + _SLICE
+        with transaction(index):
+            while self._pending and time.monotonic() < until:
+                self._index_one(index, self._pending.pop())
+        if not self._pending:
+            self._pending = None
+            return False
+        return True
 
-    def _index_some(
-        self, index: sqlite3.Connection, files: Iterator[_LogFile], until: float
-    ) -> bool:
-        """Index logs until some time; False if none is left."""
-        for file in files:
-            try:
-                _index_log(index, file)
-            except (JournalError, sqlite3.DatabaseError) as error:
-                if isinstance(error, sqlite3.Error) and not _is_damaged(file.path):
-                    raise
-                _log.warning("session %s is not searched: %s", file.name, error)
-            index.execute(
-                "INSERT INTO logs (name, text_stamp) VALUES (?, ?) ON CONFLICT (name)"
-                " DO UPDATE SET text_stamp = excluded.text_stamp",
-                (file.name, file.stamp),
-            )
-            if time.monotonic() >= until:
-                return True
-        return False
+    def _index_one(self, index: sqlite3.Connection, file: _LogFile) -> None:
+        if self._memory is None:
+            self._memory = _make_memory()
+        try:
+            _index_log(index, file, self._memory)
+        except (JournalError, sqlite3.DatabaseError) as error:
+            if isinstance(error, sqlite3.Error) and not _is_damaged(file.path):
+                raise
+            _log.warning("session %s is not searched: %s", file.name, error)
+        index.execute(
+            "INSERT INTO logs (name, text_stamp) VALUES (?, ?) ON CONFLICT (name)"
+            " DO UPDATE SET text_stamp = excluded.text_stamp",
+            (file.name, file.stamp),
+        )
 
     def _forget(self, names: Iterable[str]) -> None:
         index = self._connected()
@@ -256,9 +278,10 @@ class HistoryIndex:
         return connection
 
     def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        for connection in (self._connection, self._memory):
+            if connection is not None:
+                connection.close()
+        self._connection = self._memory = self._pending = None
 
     def _remove(self) -> None:
         for end in ("", "-wal", "-shm"):
@@ -293,17 +316,33 @@ def _list_files(directory: Path) -> dict[str, _LogFile]:
     return found
 
 
+def _read_titled(path: Path) -> SessionSummary | None:
+    """The summary of a log; one without a title has the beginning of its first prompt."""
+    summary = read_summary(path)
+    if summary is None or summary.title or summary.damage:
+        return summary
+    with suppress(JournalError, sqlite3.Error), closing(connect_reader(path)) as log:
+        reader = RecordReader(log, _PAGE_BYTES)
+        first = reader.after(0, session=summary.id, limit=1, types=("prompted",))
+        if first and isinstance(first[0].event, Prompted):
+            words = " ".join(block_text(block) for block in first[0].event.content)
+            return replace(summary, title=" ".join(words.split())[:_TITLE] or None)
+    return summary
+
+
 def _load_stamps(index: sqlite3.Connection, column: str) -> Mapping[str, str | None]:
     return dict(index.execute(f"SELECT name, {column} FROM logs").fetchall())
 
 
-def _index_log(index: sqlite3.Connection, file: _LogFile) -> None:
+def _index_log(index: sqlite3.Connection, file: _LogFile, memory: sqlite3.Connection) -> None:
     """Bring the passages of one log up to date: those after the last turn that had ended."""
     row = index.execute(
         "SELECT settled, deletions FROM logs WHERE name = ?", (file.name,)
     ).fetchone()
     settled, deletions = row or (0, 0)
-    with closing(connect_reader(file.path)) as log, closing(_make_memory()) as memory:
+    for table in ("state", "passages", "growing", "outputs"):
+        memory.execute(f"DELETE FROM {table}")
+    with closing(connect_reader(file.path)) as log:
         (lost,) = log.execute("SELECT coalesce(max(number), 0) FROM deletions").fetchone()
         (last,) = log.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
         if lost != deletions or last < settled:
@@ -337,9 +376,13 @@ def _index_log(index: sqlite3.Connection, file: _LogFile) -> None:
 
 def _make_memory() -> sqlite3.Connection:
     """An empty index of one log, as ``Indexer`` fills it."""
-    memory = sqlite3.connect(":memory:", isolation_level=None)
+    memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     for statement in SCHEMA:
-        memory.execute(statement)
+        if "VIRTUAL TABLE" not in statement:
+            memory.execute(statement)
+    # Its passages are indexed once, where they are kept.
+    memory.execute("CREATE VIEW words AS SELECT 0 AS rowid, '' AS text, '' AS words")
+    memory.execute("CREATE TRIGGER skip INSTEAD OF INSERT ON words BEGIN SELECT 1; END")
     return memory
 
 

@@ -41,6 +41,9 @@ __all__ = ["SessionAdopter", "StandaloneSessions", "search_all_logs"]
 T = TypeVar("T")
 _PAGE_BYTES = 16 << 20
 _FEW = 100
+_PAUSE = 0.25
+_OFTEN = 300.0
+"""Seconds until it is looked again which logs are new."""
 _END = 1 << 62
 _MARK = ".adopting"
 """The end of a file beside a log while its records are being copied."""
@@ -57,9 +60,15 @@ class StandaloneSessions:
         self._journal = journal
         self._index = HistoryIndex(state)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the index."""
         await self._index.close()
+
+    async def keep_indexed(self) -> None:
+        """Read new logs before someone searches, for ever; half of the time of one thread."""
+        while True:
+            await self._index.catch_up(_PAUSE)
+            await asyncio.sleep(_OFTEN)
 
     async def sessions(self, *, cwd: str | None = None, limit: int = 50) -> list[SessionSummary]:
         """The sessions that changed last, newest first; see ``Fleet.standalone_sessions``."""
