@@ -196,7 +196,8 @@ def prune(
     """Delete sessions permanently, with all their messages.
 
     This covers the host's log and sessions that ran without a host. With both options, only
-    sessions that match both. Live agents and sessions open in another process are kept.
+    sessions that match both. Live agents and sessions open in another process are kept, and so are
+    pinned ones.
     """
     if older_than is None and not sessions:
         raise click.UsageError("choose sessions: --older-than 90d, or --session ID")
@@ -213,19 +214,27 @@ async def _prune(
     older_than: int | None, sessions: tuple[str, ...], dry_run: bool
 ) -> "list[LoggedSession]":
     from quarterdeck.agent.session_store import NoSuchSessionError
+    from quarterdeck.fleet.sessions.pins import load_pins
     from quarterdeck.fleet.sessions.retention import delete_sessions, list_logged_sessions
     from quarterdeck.fleet.sessions.rewind import delete_unused_checkpoints
 
     places = Places.find()
     before = None if older_than is None else read_wall_clock() - older_than
     known = {one.session: one for one in await list_logged_sessions(places)}
+    pinned = await asyncio.to_thread(load_pins, places.state)
     for session in sessions:
         if session not in known:
             raise NoSuchSessionError(session)
+        if session in pinned:
+            raise click.UsageError(
+                f"session {session} is pinned; first: quarterdeck sessions unpin {session}"
+            )
     meant = [
         one
         for one in known.values()
-        if (not sessions or one.session in sessions) and (before is None or one.updated < before)
+        if (not sessions or one.session in sessions)
+        and (before is None or one.updated < before)
+        and one.session not in pinned
     ]
     if dry_run:
         return meant

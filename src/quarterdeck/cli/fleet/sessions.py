@@ -1,7 +1,7 @@
 """``ps``, ``sessions``, ``search``, and ``sessions turns``, ``diff`` and ``restore``."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -21,6 +21,8 @@ from ..lazy_group import LazyCommand, LazyGroup
 from ..output import count, escape_controls, escape_to_line, format_age, table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from quarterdeck.agent.checkpoints.file_state import Manifest
     from quarterdeck.agent.checkpoints.turn_history import TurnState
     from quarterdeck.config.places import Places
@@ -30,7 +32,17 @@ if TYPE_CHECKING:
     from quarterdeck.wire.events import Redone, Rewound
     from quarterdeck.wire.usage import Cost
 
-__all__ = ["agent_table", "diff", "ps", "restore", "search", "sessions", "turns"]
+__all__ = [
+    "agent_table",
+    "diff",
+    "pin",
+    "ps",
+    "restore",
+    "search",
+    "sessions",
+    "turns",
+    "unpin",
+]
 
 session_argument = click.argument("session", required=False)
 
@@ -91,6 +103,41 @@ def restore(
         echo_json(done)
         return
     click.echo(escape_controls(describe_move(done, state)))
+
+
+@click.command()
+@click.argument("sessions", nargs=-1, required=True, metavar="SESSION...")
+def pin(sessions: tuple[str, ...]) -> None:
+    """Keep sessions: the settings host.session_days and host.session_size never delete them.
+
+    SESSION is an id or an agent's name.
+    """
+    from quarterdeck.fleet.sessions.pins import pin_session
+
+    for id_ in with_fleet(lambda fleet: _find_ids(fleet, sessions)):
+        if not pin_session(_state(), id_):
+            click.echo(f"{id_} is already pinned")
+
+
+@click.command()
+@click.argument("sessions", nargs=-1, required=True, metavar="SESSION...")
+def unpin(sessions: tuple[str, ...]) -> None:
+    """Undo pin."""
+    from quarterdeck.fleet.sessions.pins import unpin_session
+
+    for id_ in with_fleet(lambda fleet: _find_ids(fleet, sessions)):
+        if not unpin_session(_state(), id_):
+            click.echo(f"{id_} is not pinned")
+
+
+async def _find_ids(fleet: "HostClient", sessions: Sequence[str]) -> list[SessionId]:
+    return [(await fleet.agent(session)).session for session in sessions]
+
+
+def _state() -> "Path":
+    from quarterdeck.config.places import Places
+
+    return Places.find().state
 
 
 async def _turns(session: str | None) -> "tuple[TurnState, ...]":
@@ -175,6 +222,10 @@ def ps(archived: bool, as_json: bool) -> None:
     cls=LazyGroup,
     invoke_without_command=True,
     later={
+        "pin": LazyCommand(
+            "quarterdeck.cli.fleet.sessions:pin", "Keep sessions that would be deleted by age."
+        ),
+        "unpin": LazyCommand("quarterdeck.cli.fleet.sessions:unpin", "Undo pin."),
         "turns": LazyCommand(
             "quarterdeck.cli.fleet.sessions:turns", "List the turns of a session.", hidden=True
         ),
@@ -204,14 +255,25 @@ def sessions(context: click.Context, limit: int, as_json: bool) -> None:
     """
     if context.invoked_subcommand is not None:
         return
+    from quarterdeck.fleet.sessions.pins import load_pins
+
     agents, alone, below = with_fleet(lambda fleet: _sessions(fleet, limit))
+    pinned = load_pins(_state())
     if as_json:
         children = [child for some in below.values() for child in some]
-        echo_json({"agents": agents, "standalone": alone, "sub_agents": children})
+        echo_json(
+            {
+                "agents": agents,
+                "standalone": alone,
+                "sub_agents": children,
+                "pinned": sorted(pinned),
+            }
+        )
         return
     damage = _damage()
     rows = [(agent.updated, _agent_session(agent, damage)) for agent in agents]
     rows += [(summary.updated, _alone(summary)) for summary in alone]
+    rows = [(updated, _marked(row, pinned)) for updated, row in rows]
     rows.sort(key=lambda row: row[0], reverse=True)
     lines = [line for _, row in rows[:limit] for line in (row, *_below(row[0], below, 1))]
     echo_lines(table(_SESSION_HEAD, lines, terminal_width()))
@@ -295,6 +357,10 @@ def _alone(summary: "SessionSummary") -> tuple[str, ...]:
     state = summary.ended or "open"
     changed = format_age(summary.updated, read_wall_clock())
     return (summary.id, "-", summary.agent, state, changed, _titled(summary.title, summary.damage))
+
+
+def _marked(row: tuple[str, ...], pinned: Collection[str]) -> tuple[str, ...]:
+    return (*row[:-1], _titled(row[-1], "pinned")) if row[0] in pinned else row
 
 
 def _titled(title: str | None, damage: str | None) -> str:

@@ -1,6 +1,7 @@
 """What the settings no longer keep: old sessions, and the oldest of too many bytes, by themselves.
 
-A session that is live, open in another process or pinned stays. What is removed is named in the
+A session that is live, open in another process or pinned stays, and so does one that has prompts in
+its queue or a worktree. What is removed is named in the
 log file of the host.
 """
 
@@ -119,8 +120,9 @@ class RetentionPolicy:
         return sorted(stored, key=lambda one: one.session.updated, reverse=True)
 
     def _measure(self, session: SessionId) -> int:
-        files = (self._state / "sessions").glob(f"{session}.db*")
-        return sum(path.stat().st_size for path in files)
+        """Bytes of a log; what beside it is shared by readers belongs to none of them."""
+        files = (self._state / "sessions" / f"{session}.db{end}" for end in ("", "-wal"))
+        return sum(path.stat().st_size for path in files if path.exists())
 
     async def _remove(self, one: LoggedSession, reason: str) -> bool:
         try:
@@ -142,7 +144,9 @@ class RetentionPolicy:
 
     async def _remove_hosted(self, one: LoggedSession) -> bool:
         entry = await self._current.find(one.session)
-        if entry.is_started or entry.queue or entry.updated > one.updated:
+        if entry.is_started or entry.queue or entry.worktree is not None:
+            return False  # what it has left to do, or has not landed, would be lost with it
+        if entry.updated > one.updated:
             return False
         await self._delete(one.session)
         return True

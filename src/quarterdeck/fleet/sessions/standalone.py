@@ -205,12 +205,12 @@ class SessionAdopter:
             ) from error
 
     async def _move(self, own: Journal, path: Path, session: SessionId, name: str | None) -> None:
-        opened = await _find_opening(own, session)
+        opened, began = await _find_opening(own, session)
         mark = path.with_name(path.name + _MARK)
         await asyncio.to_thread(mark.touch, mode=0o600)
         try:
-            spawn = SessionSpawned(name="", options=_options_of(opened.event))
-            await self._supervisor.adopt(session, spawn, name, opened.time)
+            spawn = SessionSpawned(name="", options=_options_of(opened))
+            await self._supervisor.adopt(session, spawn, name, began)
             is_whole = await self._copy(own, session)
             await self._notes.settled()
         except BaseException:
@@ -311,10 +311,11 @@ def _load_entry(path: Path) -> tuple[AgentEntry | None, int]:
     return entry, newest[-1].seq if newest else 0
 
 
-async def _find_opening(own: Journal, session: SessionId) -> Record:
+async def _find_opening(own: Journal, session: SessionId) -> tuple[SessionOpened, int]:
+    """How a session began, and when."""
     async for record in own.history(session=session):
         if isinstance(record.event, SessionOpened):
-            return record
+            return record.event, record.time
     raise AgentNotReadyError(
         f"session {session!r} cannot be resumed: its log does not say which agent ran it; "
         "see `quarterdeck journal check`"
