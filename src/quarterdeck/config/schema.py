@@ -405,7 +405,7 @@ class HostSettings(Value, frozen=True, kw_only=True):
     resume_plans: bool = False
     """Whether runs of plans whose process ended early go on when the host starts."""
     session_days: Days | None = None
-    """Sessions unused for so many days are deleted, but not pinned or open ones. Unset: never."""
+    """Sessions unused for so many days are deleted, not pinned or open ones. Unset or 0: never."""
     session_size: Gigabytes | None = None
     """If all sessions are larger, the longest unused of them are deleted. Unset: no limit."""
 

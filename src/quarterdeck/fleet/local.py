@@ -134,11 +134,7 @@ class LocalFleet:
             self.budget_service,
         )
         current.takes_images = self._supervisor.takes_images
-        self._importing = SessionImporter(journal, current, self._notes, self._supervisor)
-        self._standalone = StandaloneSessions(places.state, journal)
-        self._adopter = SessionAdopter(
-            *(places.state, journal, current, self._notes, self._supervisor)
-        )
+        self._make_history(places, starting)
         self._make_inbox(starting)
         self._terminals = HostTerminals(
             starting.environment, LiveAgentTerminals(current, self._supervisor)
@@ -167,12 +163,20 @@ class LocalFleet:
         changes = ChangeReader(starting.state, snapshots)
         self._expose_reviews(ReviewSource(journal, current, self._notes, changes, self._work))
         self._expose_log_readers(places, starting)
+        self._landing = LandingService(self._landing_context(starting), self._work)
+        self._expose_landings()
+
+    def _make_history(self, places: Places, starting: SessionFactory) -> None:
+        journal, current = self.journal, self._current
+        self._importing = SessionImporter(journal, current, self._notes, self._supervisor)
+        self._standalone = StandaloneSessions(places.state, journal)
+        self._adopter = SessionAdopter(
+            *(places.state, journal, current, self._notes, self._supervisor)
+        )
         self._retention = RetentionPolicy(
             *(places.state, journal, current, self._standalone, starting.load_settings),
             self.delete,
         )
-        self._landing = LandingService(self._landing_context(starting), self._work)
-        self._expose_landings()
 
     def _make_budgets(self, starting: SessionFactory) -> None:
         current, lookup = self._current, BudgetLookup(starting.load_settings)

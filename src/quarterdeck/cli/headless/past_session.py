@@ -52,7 +52,7 @@ async def find_past(
     Raises:
         NoSuchSessionError, HistoryError: there is none.
         SessionInFleetError: it is an agent of the host.
-        UnsupportedError: it is another agent's, or its agent never told its id.
+        UnsupportedError: it is another agent's, or its agent never reported its id.
     """
     store = SessionStore(places.state / "sessions")
     wanted = options.resume or ""

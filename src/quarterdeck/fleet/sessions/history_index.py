@@ -186,10 +186,10 @@ class HistoryIndex:
             (expression, *(id_ for (id_,) in newest)),
         )
         found: dict[tuple[str, int], SearchHit] = {}
-        for id_, seq, said, kind, marked in rows:
+        for id_, seq, when, kind, marked in rows:
             snippet, spans = split_marks(marked)
             hit = SearchHit(
-                session=SessionId(id_), seq=seq, type=kind, snippet=snippet, marks=spans, time=said
+                session=SessionId(id_), seq=seq, type=kind, snippet=snippet, marks=spans, time=when
             )
             found.setdefault((id_, seq), hit)
         return list(found.values())[:limit]
@@ -355,11 +355,11 @@ def _index_log(index: sqlite3.Connection, file: _LogFile, memory: sqlite3.Connec
         for session, seq, kind, text in memory.execute(
             "SELECT session, seq, type, text FROM passages ORDER BY id"
         ):
-            said = log.execute("SELECT time FROM events WHERE seq = ?", (seq,)).fetchone()
+            when = log.execute("SELECT time FROM events WHERE seq = ?", (seq,)).fetchone()
             passage = index.execute(
                 "INSERT INTO passages (log, session, seq, time, type, text)"
                 " VALUES (?, ?, ?, ?, ?, ?)",
-                (file.name, session, seq, said[0] if said else 0, kind, text),
+                (file.name, session, seq, when[0] if when else 0, kind, text),
             ).lastrowid
             index.execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (passage, text))
         (ended,) = log.execute(
