@@ -125,7 +125,7 @@ async def test_a_word_in_two_chunks_of_a_turn_that_runs_is_found_once(state: Pat
     await index.close()
 
 
-@pytest.mark.parametrize("damage", ["gone", "garbage", "newer"])
+@pytest.mark.parametrize("damage", ["gone", "garbage", "newer", "summary"])
 async def test_the_index_is_safe_to_delete_and_to_damage(state: Path, damage: str):
     await write_run(state, "a tide table")
     for _ in range(2):
@@ -138,6 +138,10 @@ async def test_the_index_is_safe_to_delete_and_to_damage(state: Path, damage: st
             file.unlink()
         elif damage == "garbage":
             file.write_bytes(b"no database" * 1_000)
+        elif damage == "summary":
+            with closing(sqlite3.connect(file)) as connection:
+                connection.execute("UPDATE logs SET summary = x'00'")
+                connection.commit()
         else:
             with closing(sqlite3.connect(file)) as connection:
                 connection.execute("DROP TABLE words")
@@ -333,6 +337,26 @@ async def test_a_log_that_is_not_understood_in_full_is_kept(
     async with Journal.open(kept, write=False) as journal:
         assert len(await journal.read(0, run)) == 6
     assert await fleet.standalone_sessions() == []
+
+
+async def test_a_log_that_cannot_be_removed_stays_and_is_not_adopted(
+    fleet: LocalFleet, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    run = await write_run(state, "one", cwd=str(tmp_path))
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        if path.suffix == ".db":
+            raise PermissionError(13, "it may not be removed")
+        unlink(path, missing_ok)
+
+    unlink = Path.unlink
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refuse)
+        with pytest.raises(AgentNotReadyError, match="it may not be removed"):
+            await fleet.adopt_session(run)
+    assert await fleet.agents(archived=True) == []
+    assert [one.damage for one in await fleet.standalone_sessions()] == [None]
+    assert (await fleet.adopt_session(run)).session == run
 
 
 async def test_a_name_that_is_taken_leaves_the_run_as_it_was(

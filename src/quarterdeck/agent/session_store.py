@@ -29,7 +29,6 @@ __all__ = [
     "SessionStore",
     "find_own_log",
     "read_summary",
-    "remove_log",
 ]
 
 _ALL = -1
@@ -132,7 +131,7 @@ class SessionStore:
             return False
         async with Journal.open(path):  # no other process may have it open
             pass
-        await asyncio.to_thread(remove_log, path)
+        await asyncio.to_thread(_remove, path)
         return True
 
     def _path(self, id_: str) -> Path:
@@ -236,8 +235,8 @@ def _unreadable_summary(path: Path, damage: str) -> SessionSummary:
     )
 
 
-def remove_log(path: Path) -> None:
-    """Delete a log and all beside it; the log itself first, so that it is gone at once. Blocks."""
+def _remove(path: Path) -> None:
+    """Delete a log and all beside it; the log itself first, so that it is gone at once."""
     path.unlink(missing_ok=True)
     for beside in path.parent.glob(f"{path.name}*"):
         beside.unlink(missing_ok=True)

@@ -128,7 +128,7 @@ class HistoryIndex:
     def _try(self, work: Callable[[], T]) -> T:
         try:
             return work()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, msgspec.DecodeError) as error:
             _log.info("the index of sessions is made anew: %s", error)
             self._disconnect()
             # One that is locked or cannot be written is good: others use it.
@@ -142,14 +142,15 @@ class HistoryIndex:
     ) -> list[SessionSummary]:
         index, found = self._connected(), list[SessionSummary]()
         files = _list_files(self._directory)
-        known = _load_stamps(index, "stamp")
+        rows = index.execute("SELECT name, stamp, summary FROM logs").fetchall()
+        known = {name: (stamp, body) for name, stamp, body in rows}
         fresh: list[tuple[str, str, bytes]] = []
         for file in sorted(files.values(), key=lambda file: file.changed, reverse=True):
             if len(found) >= limit:
                 break
-            if known.get(file.name) == file.stamp:
-                row = "SELECT summary FROM logs WHERE name = ?"
-                summary = _summary_decoder.decode(index.execute(row, (file.name,)).fetchone()[0])
+            stamp, body = known.get(file.name, (None, None))
+            if stamp == file.stamp and body is not None:
+                summary = _summary_decoder.decode(body)
             else:
                 summary = _read_titled(file.path)
                 if summary is not None:
@@ -201,7 +202,7 @@ class HistoryIndex:
             if not files and not self._path.exists():
                 return False
             index = self._connected()
-            known = _load_stamps(index, "text_stamp")
+            known = _load_text_stamps(index)
             with transaction(index):
                 self._forget(name for name in known if name not in files)
             changed = [file for file in files.values() if known.get(file.name) != file.stamp]
@@ -330,8 +331,8 @@ def _read_titled(path: Path) -> SessionSummary | None:
     return summary
 
 
-def _load_stamps(index: sqlite3.Connection, column: str) -> Mapping[str, str | None]:
-    return dict(index.execute(f"SELECT name, {column} FROM logs").fetchall())
+def _load_text_stamps(index: sqlite3.Connection) -> Mapping[str, str | None]:
+    return dict(index.execute("SELECT name, text_stamp FROM logs").fetchall())
 
 
 def _index_log(index: sqlite3.Connection, file: _LogFile, memory: sqlite3.Connection) -> None:

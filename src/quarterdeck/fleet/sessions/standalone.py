@@ -9,20 +9,27 @@ each session has one log, and that log one writer, at any time.
 import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, suppress
 from pathlib import Path
 from typing import TypeVar
 
 from msgspec.structs import replace
 
 from quarterdeck.agent.recovery import DIED, close_children, closing_events
-from quarterdeck.agent.session_store import find_own_log, remove_log
+from quarterdeck.agent.session_store import find_own_log
 from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal, SearchHit, SessionSummary
 from quarterdeck.journal.errors import DATABASE_ERRORS, JournalLockedError, translate_reading_errors
 from quarterdeck.journal.records import RecordReader
 from quarterdeck.journal.store import connect_reader
-from quarterdeck.wire.events import NoticePosted, SessionOpened, SessionSpawned, UnknownEvent
+from quarterdeck.wire.events import (
+    NoticePosted,
+    SessionEnded,
+    SessionOpened,
+    SessionResumed,
+    SessionSpawned,
+    UnknownEvent,
+)
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.session_options import SessionOptions
@@ -203,6 +210,10 @@ class SessionAdopter:
             raise AgentNotReadyError(
                 f"session {session!r} is open in {holder}; end it there first"
             ) from error
+        except OSError as error:
+            raise AgentNotReadyError(
+                f"session {session!r} cannot be taken over by the host: {error}"
+            ) from error
 
     async def _move(self, own: Journal, path: Path, session: SessionId, name: str | None) -> None:
         opened, began = await _find_opening(own, session)
@@ -213,12 +224,13 @@ class SessionAdopter:
             await self._supervisor.adopt(session, spawn, name, began)
             is_whole = await self._copy(own, session)
             await self._notes.settled()
+            await asyncio.to_thread(_retire, path, is_whole)
         except BaseException:
             await delete_with_sub_agents(self._journal, session)
             self._current.forget(session)
             await asyncio.to_thread(mark.unlink, missing_ok=True)
             raise
-        await asyncio.to_thread(_retire, path, is_whole)
+        await asyncio.to_thread(_clear_up, path)
 
     async def _copy(self, own: Journal, session: SessionId) -> bool:
         """Copy all records, and the end of what a killed process left open; False if something
@@ -228,6 +240,8 @@ class SessionAdopter:
         async for record in own.history():
             is_whole = is_whole and not _is_foreign(record)
             if record.session == session:
+                if isinstance(record.event, SessionResumed | SessionEnded):
+                    mine.clear()  # what earlier runs left open is closed
                 mine.append(record)
             await self._notes.keep(
                 record.session,
@@ -328,13 +342,24 @@ def _is_foreign(record: Record) -> bool:
 
 
 def _retire(path: Path, is_whole: bool) -> None:
-    """Remove a log whose records are in another; keep it apart if not all could be read."""
+    """Remove a log whose records are in another; keep it apart if not all could be read.
+
+    Raises:
+        OSError: it is as it was.
+    """
     if is_whole:
-        remove_log(path)
+        path.unlink()
         return
-    kept = path.name + _KEPT
+    path.replace(path.with_name(path.name + _KEPT))
     # Its latest records may be in the file of writes alone.
-    for end in ("-wal", ""):
-        if (one := path.with_name(path.name + end)).exists():
-            one.replace(path.with_name(kept + end))
-    path.with_name(path.name + _MARK).unlink(missing_ok=True)
+    with suppress(OSError):
+        wal = path.with_name(path.name + "-wal")
+        wal.replace(path.with_name(path.name + _KEPT + "-wal"))
+
+
+def _clear_up(path: Path) -> None:
+    """Remove what is left beside a log that is gone."""
+    for beside in path.parent.glob(f"{path.name}*"):
+        if _KEPT not in beside.name:
+            with suppress(OSError):
+                beside.unlink()
