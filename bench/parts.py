@@ -46,7 +46,7 @@ PARTS = {
         Part("review", "a very large change, listed and shown", ("git", "/proc")),
         Part("radar", "conflicts between many worktrees", ("git",)),
         Part("permissions", "rules tried on recorded permission requests"),
-        Part("history", "listing the sessions of other agents"),
+        Part("history", "listing and searching sessions of other agents and of ours"),
         Part("emulators", "terminal emulators against pyte and tmux"),
         Part("containment", "a command in each kind of sandbox"),
     )

@@ -16,6 +16,7 @@ from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.events import MessageChunk, SessionOpened, SessionSpawned
 from quarterdeck.wire.ids import MessageId, SessionId
 from quarterdeck.wire.session_options import SessionOptions
+from tests.support.run_logs import own_log, write_run
 
 SCRIPT = Path(sys.executable).parent / "quarterdeck"
 
@@ -50,6 +51,22 @@ def test_events_are_exported_as_lines(run, log: Path):
     assert [line["seq"] for line in lines] == [1, 2, 3]
     assert len(run("journal", "export", "--session", "ses_0").stdout.splitlines()) == 2
     assert len(run("journal", "export", "--after", "2").stdout.splitlines()) == 1
+
+
+def test_sessions_of_run_are_exported_and_found_too(run, log: Path):
+    one = asyncio.run(write_run(log.parent, "a quick heron"))
+    lines = [json.loads(line) for line in run("journal", "export").stdout.splitlines()]
+    assert {line["session"] for line in lines} == {"ses_0", "ses_1", one}
+    assert len(run("journal", "export", "--after", "2").stdout.splitlines()) == 1
+    assert len(run("journal", "--file", str(log), "export").stdout.splitlines()) == 3
+    hits = json.loads(run("journal", "search", "--json", "quick").stdout)["hits"]
+    assert [hit["session"] for hit in hits] == [one, one, "ses_0"]
+    log.unlink()
+    own_log(log.parent, "ses_" + "0" * 26).write_bytes(b"no database")
+    done = run("journal", "export")
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 6)
+    assert "not exported: " in done.stderr
+    assert len(json.loads(run("journal", "search", "--json", "heron").stdout)["hits"]) == 2
 
 
 def test_text_is_found(run, log: Path):

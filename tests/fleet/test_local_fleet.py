@@ -110,7 +110,7 @@ async def test_an_agent_that_cannot_be_steered_says_so(
     assert (casting.links[0].told, (await fleet.agent("ann")).queue) == (["wait"], ())
     await fleet.close("ann")
     with pytest.raises(AgentNotReadyError):
-        await fleet.steer("ann", (text("now"),))
+        await fleet.steer("ann", (text("now"),), resume=False)
 
 
 # Spawning
@@ -169,7 +169,7 @@ async def test_a_start_that_fails_ends_in_failed_and_blocks_nothing(
     (ended,) = await all_of(fleet, "ann", SessionEnded)
     assert (ended.how, ended.exit_code, ended.stderr) == ("broken", 7, "log in first")
     with pytest.raises(AgentNotReadyError, match="resume it"):
-        await fleet.send("ann", (text("x"),))
+        await fleet.send("ann", (text("x"),), resume=False)
     casting.failure = None
     assert (await fleet.spawn(new_agent(tmp_path, name="bob"))).state == "starting"
     assert (await rested(fleet, "bob")).state == "idle"
@@ -437,7 +437,7 @@ async def test_an_agent_that_crashes_is_failed_and_goes_on_when_resumed(
     info = await rested(fleet, "ann")
     assert (info.state, info.can_resume, info.agent_session) == ("failed", True, "own-1")
     with pytest.raises(AgentNotReadyError):
-        await fleet.send("ann", (text("x"),))
+        await fleet.send("ann", (text("x"),), resume=False)
     await fleet.resume("ann")
     with pytest.raises(AgentNotReadyError, match="live"):
         await fleet.resume("ann")

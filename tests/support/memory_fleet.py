@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -61,6 +61,7 @@ from quarterdeck.fleet.usage.api import UsageGrouping, UsageReport
 from quarterdeck.fleet.usage.ledger import UsageLedger
 from quarterdeck.fleet.usage.summary import UsageSource, group_usage
 from quarterdeck.journal.search import SearchHit
+from quarterdeck.journal.session_summary import SessionSummary
 from quarterdeck.policy.grants import Grant
 from quarterdeck.system.api import CommandSpec
 from quarterdeck.terminal.headless_terminal import HeadlessTerminal
@@ -129,6 +130,8 @@ class FakeFleet(MemoryReviews, MemoryLandings):
         self.open: dict[RequestId, InboxItem] = {}
         self.known: set[RequestId] = set()
         self.granted: dict[str, Grant] = {}
+        self.standalone: list[SessionSummary] = []
+        """Sessions that ran without a host."""
         self.done_turns: list[TurnInfo] = []
         """What every agent has done, for undo."""
         self.moves: list[tuple[object, ...]] = []
@@ -263,8 +266,11 @@ class FakeFleet(MemoryReviews, MemoryLandings):
         *,
         origin: Origin = "person",
         sender: SessionId | None = None,
+        resume: bool = True,
     ) -> MessageId:
         session = self.find(agent)
+        if not self.standings[session].is_live and resume:
+            await self.resume(agent)
         if not self.standings[session].is_live:
             raise AgentNotReadyError(
                 f"{agent!r} is not live; `quarterdeck resume {agent}` starts it again"
@@ -286,12 +292,15 @@ class FakeFleet(MemoryReviews, MemoryLandings):
         *,
         origin: Origin = "person",
         sender: SessionId | None = None,
+        resume: bool = True,
     ) -> SentMessage:
         session = self.find(agent)
         if self.infos[session].agent == "aider":
             raise SteeringUnsupportedError("aider", "pty")
         if self.open_turns.get(session) is None:
-            return SentMessage(message=await self.send(agent, content), steered=False)
+            return SentMessage(
+                message=await self.send(agent, content, resume=resume), steered=False
+            )
         message = new_message_id()
         prompted = Prompted(
             content=content, message=message, origin=origin, sender=sender, steers=True
@@ -401,6 +410,25 @@ class FakeFleet(MemoryReviews, MemoryLandings):
             raise AgentNotReadyError(f"{agent!r} is already live")
         await self.append(session, SessionResumed())
         return self.infos[session]
+
+    async def standalone_sessions(
+        self, *, cwd: str | None = None, limit: int = 50
+    ) -> list[SessionSummary]:
+        found = [one for one in self.standalone if cwd is None or one.cwd == cwd]
+        return found[:limit]
+
+    async def adopt_session(self, session: str, name: str | None = None) -> AgentInfo:
+        with suppress(NoSuchAgentError):
+            return await self.agent(session)
+        one = next((one for one in self.standalone if one.id == session), None)
+        if one is None:
+            raise NoSuchAgentError(session)
+        self.standalone.remove(one)
+        info = await self.spawn(
+            SpawnOptions(options=SessionOptions(agent=one.agent, cwd=one.cwd), name=name)
+        )
+        await self.close(info.session)
+        return await self.agent(info.session)
 
     async def import_session(
         self,

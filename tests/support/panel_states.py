@@ -321,6 +321,6 @@ async def history_that_is_empty(stage: Stage) -> None:
     panel = stage.app.main.query_one(HistoryPanel)
     panel.environment = {"HOME": str(stage.project.parent)}
     panel.look_now()
-    await stage.until("No sessions of other agents")
+    await stage.until("No sessions in this")
     await stage.command("zoom")
-    await stage.until("No sessions of other agents")
+    await stage.until("No sessions in this")

@@ -19,11 +19,17 @@ from msgspec.structs import replace
 from quarterdeck.journal import Journal, SessionSummary
 from quarterdeck.journal.records import RecordReader
 from quarterdeck.journal.sessions import list_sessions, list_sessions_carefully
-from quarterdeck.journal.store import connect_reader
+from quarterdeck.journal.store import VERSION, connect_reader
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.ids import SessionId
 
-__all__ = ["NoSuchSessionError", "SessionStorage", "SessionStore"]
+__all__ = [
+    "NoSuchSessionError",
+    "SessionStorage",
+    "SessionStore",
+    "find_own_log",
+    "read_summary",
+]
 
 _ALL = -1
 _PAGE_BYTES = 16 << 20
@@ -112,7 +118,7 @@ class SessionStore:
 
     async def summary(self, id_: str) -> SessionSummary | None:
         """What is known of one session; None if there is none."""
-        return await asyncio.to_thread(_summary, self._path(id_))
+        return await asyncio.to_thread(read_summary, self._path(id_))
 
     async def delete(self, id_: str) -> bool:
         """Delete a session for good; False if there was none.
@@ -129,14 +135,15 @@ class SessionStore:
         return True
 
     def _path(self, id_: str) -> Path:
-        if not _ID.fullmatch(id_):
+        path = find_own_log(self._directory, id_)
+        if path is None:
             raise NoSuchSessionError(id_)
-        return self._directory / f"{id_}.db"
+        return path
 
     def _list(self, wanted: Callable[[SessionSummary], bool], limit: int) -> list[SessionSummary]:
         found: list[SessionSummary] = []
         for path in self._newest_first():
-            summary = _summary(path)
+            summary = read_summary(path)
             if summary is not None and wanted(summary):
                 found.append(summary)
             if len(found) >= limit:
@@ -146,6 +153,11 @@ class SessionStore:
     def _newest_first(self) -> list[Path]:
         paths = [path for path in self._directory.glob("ses_*.db") if _ID.fullmatch(path.stem)]
         return sorted(paths, key=_changed, reverse=True)
+
+
+def find_own_log(directory: Path, id_: str) -> Path | None:
+    """Where the log of a session is, if it has one of its own; None if this can be no id."""
+    return directory / f"{id_}.db" if _ID.fullmatch(id_) else None
 
 
 def _changed(path: Path) -> float:
@@ -158,12 +170,17 @@ def _changed(path: Path) -> float:
     return max(times)
 
 
-def _summary(path: Path) -> SessionSummary | None:
-    """A session's row in its own log; None for a log that says nothing yet."""
+def read_summary(path: Path) -> SessionSummary | None:
+    """A session's row in its own log; None for a log that says nothing yet. Blocks.
+
+    One that is damaged, or was written by a newer version, is known at the least by its id.
+    """
     try:
         with closing(
             sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)
         ) as connection:
+            if connection.execute("PRAGMA user_version").fetchone()[0] > VERSION:
+                return _unreadable_summary(path, "from a newer version; upgrade to open it")
             rows = list_sessions(connection, limit=_ALL, before=None)
     except sqlite3.OperationalError:
         return None  # another process makes it just now, or it may not be read
@@ -194,9 +211,13 @@ def _damaged_summary(path: Path) -> SessionSummary:
     damage = read_damage(path).get(id_) or "damaged; see `quarterdeck journal check`"
     if found is not None:
         return replace(found, damage=damage)
+    return _unreadable_summary(path, damage)
+
+
+def _unreadable_summary(path: Path, damage: str) -> SessionSummary:
     changed = int(_changed(path) * 1_000_000)
     return SessionSummary(
-        id=id_,
+        id=SessionId(path.stem),
         agent="?",
         cwd="",
         title=None,
@@ -215,7 +236,7 @@ def _damaged_summary(path: Path) -> SessionSummary:
 
 
 def _remove(path: Path) -> None:
-    """Delete a log and all that belongs to it: the log itself first, so that it is gone at once."""
+    """Delete a log and all beside it; the log itself first, so that it is gone at once."""
     path.unlink(missing_ok=True)
     for beside in path.parent.glob(f"{path.name}*"):
         beside.unlink(missing_ok=True)

@@ -60,6 +60,9 @@ def export(
 ) -> None:
     """Write events as JSON lines, or a session as Markdown, HTML or JSON.
 
+    Without --session: every event of the host's log, then those of `run` and of editors, session by
+    session. Each log has its own numbers; with --after, only the host's log is written.
+
     Text that looks like a secret is masked, and so are the values of environment variables with
     secret names.
     """
@@ -79,6 +82,9 @@ async def _export(
         from quarterdeck.fleet.sessions.retention import find_session_log
 
         path, id_ = await find_session_log(Places.find(), session)
+    if path is None and id_ is None and not after:
+        await _export_all(masked, output)
+        return
     async with Journal.open(path or Places.find().journal_file, write=False) as log:
         if form != "jsonl" and id_ is not None and not await log.read(0, id_, limit=1):
             from quarterdeck.agent.session_store import NoSuchSessionError
@@ -86,12 +92,38 @@ async def _export(
             raise NoSuchSessionError(id_)
         with _opened(output) as file:
             await _write(file, _pieces(log, id_, form, after, masked), form)
-        if damaged := log.damaged:
-            click.echo(
-                f"{damaged} record{'s are' if damaged != 1 else ' is'} damaged and omitted or "
-                "exported as unknown; see: quarterdeck journal check",
-                err=True,
-            )
+        _report_damage(log.damaged)
+
+
+async def _export_all(masked: bool, output: Path | None) -> None:
+    """Write the events of all logs; one that cannot be read is named on standard error."""
+    from quarterdeck.fleet.log_pages import find_run_logs
+    from quarterdeck.journal import Journal, JournalError
+
+    places, damaged = Places.find(), 0
+    runs = await asyncio.to_thread(find_run_logs, places.state)
+    has_host = await asyncio.to_thread(places.journal_file.exists)
+    with _opened(output) as file:
+        # With no log at all, the error is about the host's.
+        for path in [places.journal_file] * (has_host or not runs) + runs:
+            try:
+                async with Journal.open(path, write=False) as log:
+                    await _write(file, _pieces(log, None, "jsonl", 0, masked), "jsonl")
+                    damaged += log.damaged
+            except JournalError as error:
+                if path == places.journal_file:
+                    raise
+                click.echo(escape_to_line(f"not exported: {error}"), err=True)
+    _report_damage(damaged)
+
+
+def _report_damage(damaged: int) -> None:
+    if damaged:
+        click.echo(
+            f"{damaged} record{'s are' if damaged != 1 else ' is'} damaged and omitted or "
+            "exported as unknown; see: quarterdeck journal check",
+            err=True,
+        )
 
 
 async def _write(file: IO[bytes] | None, pieces: AsyncIterator[bytes], form: str) -> None:
@@ -164,7 +196,8 @@ def prune(
     """Delete sessions permanently, with all their messages.
 
     This covers the host's log and sessions that ran without a host. With both options, only
-    sessions that match both. Live agents and sessions open in another process are kept.
+    sessions that match both. Live agents and sessions open in another process are kept, and so are
+    pinned ones.
     """
     if older_than is None and not sessions:
         raise click.UsageError("choose sessions: --older-than 90d, or --session ID")
@@ -181,19 +214,27 @@ async def _prune(
     older_than: int | None, sessions: tuple[str, ...], dry_run: bool
 ) -> "list[LoggedSession]":
     from quarterdeck.agent.session_store import NoSuchSessionError
+    from quarterdeck.fleet.sessions.pins import load_pins
     from quarterdeck.fleet.sessions.retention import delete_sessions, list_logged_sessions
     from quarterdeck.fleet.sessions.rewind import delete_unused_checkpoints
 
     places = Places.find()
     before = None if older_than is None else read_wall_clock() - older_than
     known = {one.session: one for one in await list_logged_sessions(places)}
+    pinned = await asyncio.to_thread(load_pins, places.state)
     for session in sessions:
         if session not in known:
             raise NoSuchSessionError(session)
+        if session in pinned:
+            raise click.UsageError(
+                f"session {session} is pinned; first: quarterdeck sessions unpin {session}"
+            )
     meant = [
         one
         for one in known.values()
-        if (not sessions or one.session in sessions) and (before is None or one.updated < before)
+        if (not sessions or one.session in sessions)
+        and (before is None or one.updated < before)
+        and one.session not in pinned
     ]
     if dry_run:
         return meant
@@ -305,11 +346,12 @@ def salvage(context: click.Context, target: Path) -> None:
 def search(
     context: click.Context, words: tuple[str, ...], session: str | None, limit: int, as_json: bool
 ) -> None:
-    """Search all messages for WORDS, newest first.
+    """Search all messages for WORDS, newest first; also those of `run` and of editors.
 
-    All words must match; "several words" is a phrase, begin* a prefix.
+    With --file, only that log is searched. All words must match; "several words" is a phrase,
+    begin* a prefix.
     """
-    hits = _run(_search(_log(context), " ".join(words), _session(session), limit))
+    hits = _run(_search(context.obj, " ".join(words), _session(session), limit))
     if as_json:
         import msgspec
 
@@ -369,10 +411,14 @@ async def _salvage(source: Path, target: Path) -> "SalvageReport":
 
 
 async def _search(
-    path: Path, query: str, session: SessionId | None, limit: int
+    path: Path | None, query: str, session: SessionId | None, limit: int
 ) -> "list[SearchHit]":
     from quarterdeck.journal import Journal
 
+    if path is None:
+        from quarterdeck.fleet.sessions.standalone import search_all_logs
+
+        return await search_all_logs(Places.find(), query, session, limit)
     async with Journal.open(path, write=False) as log:
         return await log.search(query, session, limit)
 

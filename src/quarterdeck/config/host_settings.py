@@ -2,7 +2,7 @@
 
 from quarterdeck.wire.values import Value
 
-from .setting_types import HostUrl, Minutes
+from .setting_types import Days, Gigabytes, HostUrl, Minutes
 
 __all__ = ["HostSettings", "RemoteHostSettings"]
 
@@ -16,6 +16,10 @@ class HostSettings(Value, frozen=True, kw_only=True):
     """Whether agents that ran when the host was killed are resumed automatically."""
     resume_plans: bool = False
     """Whether runs of plans whose process ended early go on when the host starts."""
+    session_days: Days | None = None
+    """Sessions unused for so many days are deleted, not pinned or open ones. Unset or 0: never."""
+    session_size: Gigabytes | None = None
+    """If all sessions are larger, the longest unused of them are deleted. Unset: no limit."""
 
 
 class RemoteHostSettings(Value, frozen=True, kw_only=True):

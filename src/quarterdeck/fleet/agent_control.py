@@ -24,6 +24,7 @@ from .live_index import LiveIndex, LogWriter
 from .mcp.orchestration import Orchestration
 from .prompt_queue import PromptQueues
 from .session_factory import SessionFactory
+from .sessions.standalone import SessionAdopter
 from .supervisor import Supervisor
 from .worktrees.builder import MadeWorktree
 from .worktrees.service import WorktreeService
@@ -41,6 +42,7 @@ class AgentControl:
         queues: PromptQueues,
         supervisor: Supervisor,
         work: BackgroundTasks,
+        lifecycle: "AgentLifecycle",
     ) -> None:
         """Args:
         current: who is in the fleet.
@@ -48,7 +50,9 @@ class AgentControl:
         queues: the prompts that wait.
         crew: owns the agents that are live.
         work: what is begun here is finished there, also when the caller goes away.
+        lifecycle: resumes agents that are given a prompt.
         """
+        self._lifecycle = lifecycle
         self._current = current
         self._notes = notes
         self._queues = queues
@@ -62,9 +66,10 @@ class AgentControl:
         *,
         origin: Origin = "person",
         sender: SessionId | None = None,
+        resume: bool = True,
     ) -> MessageId:
         """Give an agent a prompt, after those that wait already."""
-        member = await self._live(agent)
+        member = await self._reach(agent, origin, resume)
         message = new_message_id()
         queued = QueuedPrompt(message=message, content=content, origin=origin, sender=sender)
         await self._work.finish(self._queues.add(member.id, queued))
@@ -77,9 +82,10 @@ class AgentControl:
         *,
         origin: Origin = "person",
         sender: SessionId | None = None,
+        resume: bool = True,
     ) -> SentMessage:
         """Give an agent a message during its turn; without a turn it is a prompt."""
-        member = await self._live(agent)
+        member = await self._reach(agent, origin, resume)
         message = new_message_id()
         queued = QueuedPrompt(message=message, content=content, origin=origin, sender=sender)
         return await self._work.finish(self._steer(member, queued))
@@ -136,6 +142,28 @@ class AgentControl:
                 await session.set_option(option, value)
         await self._notes.settled()
 
+    async def _reach(self, agent: str, origin: Origin, resume: bool) -> AgentRunner:
+        """An agent that takes prompts: one that has ended is resumed, if that is wanted.
+
+        What a person has killed, no agent starts again.
+        """
+        if not resume:
+            return await self._live(agent)
+        entry = await self._lifecycle.find(agent)
+        if (member := self._supervisor.get(entry.session)) is not None and member.is_ending:
+            await member.over()
+            entry = self._current.get(entry.session)
+        if entry.is_started:
+            return await self._live(entry.session)
+        if origin == "agent" and entry.state == "killed":
+            raise AgentNotReadyError(f"{entry.name!r} was killed; only a person can resume it")
+        try:
+            await self._lifecycle.resume(entry.session)
+        except AgentNotReadyError:
+            if not self._current.get(entry.session).is_started:
+                raise  # else another one has resumed it meanwhile
+        return await self._live(entry.session)
+
     async def _live(self, agent: str) -> AgentRunner:
         entry = await self._current.find(agent)
         member = self._supervisor.get(entry.session)
@@ -156,6 +184,7 @@ class AgentLifecycle:
         worktrees: WorktreeService,
         work: BackgroundTasks,
         budgets: BudgetService,
+        adopter: SessionAdopter,
     ) -> None:
         """Args:
         current: who is in the fleet.
@@ -165,7 +194,9 @@ class AgentLifecycle:
         worktrees: makes the worktrees in which agents work.
         work: what is begun here is finished there, also when the caller goes away.
         budgets: keeps what agents may use.
+        adopter: makes agents of sessions that ran without a host.
         """
+        self._adopter = adopter
         self._budgets = budgets
         self._current = current
         self._starting = starting
@@ -246,9 +277,17 @@ class AgentLifecycle:
         introduction = await self._tools.introduction(start.spawn)
         return _first(request.prompt, request.parent, introduction)
 
+    async def find(self, agent: str, name: str | None = None) -> AgentEntry:
+        """An agent by name or id; a session that ran without a host becomes one."""
+        return await self._work.finish(self._adopter.find(agent, name))
+
+    async def adopt_session(self, session: str, name: str | None = None) -> AgentInfo:
+        """Take a session that ran without a host into the fleet; see ``Fleet``."""
+        return self._current.info(await self.find(session, name))
+
     async def resume(self, agent: str) -> AgentInfo:
         """Start an agent that is not live again."""
-        entry = await self._current.find(agent)
+        entry = await self.find(agent)
         if entry.is_started:
             raise AgentNotReadyError(f"{entry.name!r} is already live")
         if not entry.can_resume:
@@ -268,7 +307,7 @@ class AgentLifecycle:
         self, agent: str, *, name: str | None = None, prompt: str | None = None
     ) -> AgentInfo:
         """Start a copy of an agent with the same past."""
-        entry = await self._current.find(agent)
+        entry = await self.find(agent)
         member = self._supervisor.get(entry.session)
         session = member.session if member is not None else None
         if entry.resume is None or (session is not None and not session.capabilities.forks):
@@ -324,7 +363,7 @@ class AgentLifecycle:
 
     async def archive(self, agent: str, *, archived: bool = True) -> None:
         """Put an agent away, ending it first, or take it out again."""
-        session = (await self._current.find(agent)).session
+        session = (await self.find(agent)).session
         if archived:
             await self._work.finish(self._supervisor.archive(session))
         elif self._current.get(session).status.is_archived:
@@ -337,7 +376,7 @@ class AgentLifecycle:
 
     async def rename(self, agent: str, name: str) -> AgentInfo:
         """Give an agent another name."""
-        session = (await self._current.find(agent)).session
+        session = (await self.find(agent)).session
         await self._work.finish(self._supervisor.rename(session, name))
         return self._current.info(self._current.get(session))
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from quarterdeck.journal.search_hit import SearchHit
+from quarterdeck.journal.session_summary import SessionSummary
 from quarterdeck.policy.grants import Grant
 from quarterdeck.wire.content import ContentBlock
 from quarterdeck.wire.events import Origin, PermissionAsked, QuestionAsked
@@ -259,11 +260,15 @@ class Fleet(
         *,
         origin: Origin = "person",
         sender: SessionId | None = None,
+        resume: bool = True,
     ) -> MessageId:
         """Give an agent a prompt, after those that wait already.
 
+        An agent that has ended is resumed first, unless ``resume`` is False; also a session that
+        ran without a host. What was killed, only a person can resume.
+
         Raises:
-            AgentNotReadyError: it is not live; resume it first.
+            AgentNotReadyError: it is not live, and cannot or should not be resumed.
         """
         ...
 
@@ -275,13 +280,15 @@ class Fleet(
         *,
         origin: Origin = "person",
         sender: SessionId | None = None,
+        resume: bool = True,
     ) -> SentMessage:
         """Give an agent a message during its turn: it reads it at its next step.
 
-        If no turn is running, the message is a prompt like any other and waits behind earlier ones.
+        If no turn is running, the message is a prompt like any other and waits behind earlier ones;
+        an agent that has ended is resumed as for ``send``.
 
         Raises:
-            AgentNotReadyError: it is not live; resume it first.
+            AgentNotReadyError: it is not live, and cannot or should not be resumed.
             SteeringUnsupportedError: the agent takes no message while a turn runs.
         """
         ...
@@ -360,6 +367,31 @@ class Fleet(
         Raises:
             HistoryError: there is none, or it cannot be read.
             InvalidOptionsError, InvalidAgentNameError, NameTakenError: as for spawning.
+        """
+        ...
+
+    @fleet_method()
+    async def standalone_sessions(
+        self, *, cwd: str | None = None, limit: int = 50
+    ) -> list[SessionSummary]:
+        """The sessions in logs of their own, as ``quarterdeck run``, editors and programs keep
+        them; the last to change first. ``cwd``: only those of a directory.
+
+        ``agent``, ``read`` and ``follow`` take their ids, too, and ``search`` finds what was said
+        in them. ``send``, ``steer``, ``resume``, ``fork``, ``rename`` and ``archive`` adopt them.
+        """
+        ...
+
+    @fleet_method(changes=True)
+    async def adopt_session(self, session: str, name: str | None = None) -> AgentInfo:
+        """Take a session that ran without a host into the log; it is an agent of the fleet then.
+
+        One that is an agent already, by name or id, stays as it is.
+
+        Raises:
+            NoSuchAgentError: there is none of this id.
+            AgentNotReadyError: another process has it open.
+            InvalidAgentNameError, NameTakenError: the name cannot be had.
         """
         ...
 

@@ -7,10 +7,12 @@ callers write is durable, and what agents say is never lost.
 import asyncio
 import logging
 import os
+import sqlite3
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
-from heapq import heappop, heappush
+from heapq import heappop, heappush, merge
 from itertools import count
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -19,6 +21,7 @@ from quarterdeck.journal import (
     Journal,
     JournalClosedError,
     JournalStalledError,
+    ReadableJournal,
     SearchHit,
     UnrecordableEventError,
 )
@@ -45,7 +48,7 @@ from .errors import NoSuchAgentError
 from .names import normalize_name
 from .projections import OpenRequest, find_entry, load_archived, load_requests, load_unarchived
 
-__all__ = ["FleetReader", "LiveIndex", "LogWriter"]
+__all__ = ["FleetReader", "LiveIndex", "LogWriter", "StandaloneReader", "search_beside"]
 
 _log = logging.getLogger(__name__)
 
@@ -275,12 +278,37 @@ def _queued(event: PromptQueued) -> QueuedPrompt:
     )
 
 
+class StandaloneReader(Protocol):
+    """Sessions in logs of their own; see ``sessions.standalone``."""
+
+    async def info(self, id_: str) -> AgentInfo | None:
+        """A session as an agent that is not live; None: there is none of this id."""
+        ...
+
+    async def read(
+        self, id_: str, *, after: int = 0, before: int | None = None, limit: int = 200
+    ) -> list[Record] | None:
+        """Records of a session; None: there is none of this id."""
+        ...
+
+    def follow(self, id_: str, after: int | None) -> AsyncGenerator[Record]:
+        """Every record of a session after a number, for ever."""
+        ...
+
+    async def search(self, words: str, *, limit: int) -> list[SearchHit]:
+        """Where these words were said, newest first."""
+        ...
+
+
 class FleetReader:
     """Answers what changes nothing, from the log and from what stands in memory; see ``Fleet``."""
 
-    def __init__(self, journal: Journal, current: LiveIndex) -> None:
+    def __init__(
+        self, journal: Journal, current: LiveIndex, standalone: "StandaloneReader"
+    ) -> None:
         self._journal = journal
         self._current = current
+        self._standalone = standalone
         self._started = read_wall_clock()
 
     async def agents(
@@ -297,13 +325,24 @@ class FleetReader:
 
     async def agent(self, agent: str) -> AgentInfo:
         """One agent, by name or id."""
-        return self._current.info(await self._current.find(agent))
+        try:
+            return self._current.info(await self._current.find(agent))
+        except NoSuchAgentError:
+            if (info := await self._standalone.info(agent)) is None:
+                raise
+            return info
 
     async def read(
         self, agent: str | None, *, after: int = 0, before: int | None = None, limit: int = 200
     ) -> list[Record]:
         """Records of an agent, or of all, in order."""
-        session = (await self._current.find(agent)).session if agent is not None else None
+        try:
+            session = (await self._current.find(agent)).session if agent is not None else None
+        except NoSuchAgentError as error:
+            found = await self._standalone.read(error.name, after=after, before=before, limit=limit)
+            if found is None:
+                raise
+            return found
         if before is not None:
             return await self._journal.tail(session, before, limit)
         return await self._journal.read(after, session, limit)
@@ -312,10 +351,21 @@ class FleetReader:
         self, after: int | None = None, *, agent: str | None = None
     ) -> AsyncGenerator[Record]:
         """Every record after a sequence number (None: from now on), for ever."""
-        return self._follow(self._journal.last if after is None else after, agent)
+        return self._follow(after, agent, self._journal.last)
 
-    async def _follow(self, after: int, agent: str | None) -> AsyncGenerator[Record]:
-        session = (await self._current.find(agent)).session if agent is not None else None
+    async def _follow(
+        self, given: int | None, agent: str | None, last: int
+    ) -> AsyncGenerator[Record]:
+        after = last if given is None else given
+        try:
+            session = (await self._current.find(agent)).session if agent is not None else None
+        except NoSuchAgentError as error:
+            if await self._standalone.info(error.name) is None:
+                raise
+            async with aclosing(self._standalone.follow(error.name, given)) as others:
+                async for record in others:
+                    yield record
+            return
         async with aclosing(self._journal.follow(after, session)) as records:
             async for record in records:
                 try:
@@ -341,7 +391,8 @@ class FleetReader:
 
     async def search(self, words: str, *, limit: int = 50) -> list[SearchHit]:
         """Where these words were said, by any agent, newest first."""
-        return await self._journal.search(words, limit=limit)
+        others = await self._standalone.search(words, limit=limit)
+        return await search_beside(self._journal, words, others, limit=limit)
 
     async def status(self) -> FleetStatus:
         """The fleet as a whole."""
@@ -360,6 +411,28 @@ class FleetReader:
             needs_person=sum(one.status.needs_person for one in entries),
             problem=str(stalled) if stalled is not None else None,
         )
+
+
+async def search_beside(
+    journal: ReadableJournal,
+    words: str,
+    others: Sequence[SearchHit],
+    *,
+    session: SessionId | None = None,
+    limit: int,
+) -> list[SearchHit]:
+    """Search a log and add hits of other logs, newest first. Raises JournalError."""
+    hits = await journal.search(words, session, limit)
+    times = await journal.query(lambda c: _load_times(c, [hit.seq for hit in hits]))
+    hits = [replace(hit, time=times.get(hit.seq, 0)) for hit in hits]
+    # Those of the log stay in its order, whatever the clock said.
+    return list(merge(hits, others, key=lambda hit: -hit.time))[:limit]
+
+
+def _load_times(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, int]:
+    marks = ", ".join("?" * len(numbers))
+    rows = connection.execute(f"SELECT seq, time FROM events WHERE seq IN ({marks})", numbers)
+    return dict(rows.fetchall())
 
 
 def _order(entry: AgentEntry) -> tuple[bool, int]:

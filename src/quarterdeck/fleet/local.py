@@ -3,7 +3,7 @@ at the start after a crash.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,8 @@ from .review.service import ReviewService
 from .review.source import ReviewSource
 from .session_factory import AgentOpener, SessionFactory
 from .sessions.importer import SessionImporter
+from .sessions.retention_policy import RetentionPolicy
+from .sessions.standalone import SessionAdopter, StandaloneSessions
 from .supervisor import FleetLimits, Supervisor
 from .terminals.api import TerminalInfo
 from .terminals.service import HostTerminals, LiveAgentTerminals
@@ -132,7 +134,7 @@ class LocalFleet:
             self.budget_service,
         )
         current.takes_images = self._supervisor.takes_images
-        self._importing = SessionImporter(journal, current, self._notes, self._supervisor)
+        self._make_history(places, starting)
         self._make_inbox(starting)
         self._terminals = HostTerminals(
             starting.environment, LiveAgentTerminals(current, self._supervisor)
@@ -144,15 +146,17 @@ class LocalFleet:
         self._radar = ConflictRadar(
             journal, current, self._notes, snapshots, self._tools.tell_conflict
         )
-        self._reader = FleetReader(journal, current)
+        self._reader = FleetReader(journal, current, self._standalone)
         self._lifecycle = AgentLifecycle(
             *(current, starting, self._supervisor, self._tools, self.worktree_service, self._work),
-            self.budget_service,
+            *(self.budget_service, self._adopter),
         )
         self._expose_agents(
             self._reader,
             self._lifecycle,
-            AgentControl(current, self._notes, queues, self._supervisor, self._work),
+            AgentControl(
+                *(current, self._notes, queues, self._supervisor, self._work, self._lifecycle)
+            ),
         )
         self._expose_inbox_and_terminals()
         self._expose_worktrees()
@@ -161,6 +165,18 @@ class LocalFleet:
         self._expose_log_readers(places, starting)
         self._landing = LandingService(self._landing_context(starting), self._work)
         self._expose_landings()
+
+    def _make_history(self, places: Places, starting: SessionFactory) -> None:
+        journal, current = self.journal, self._current
+        self._importing = SessionImporter(journal, current, self._notes, self._supervisor)
+        self._standalone = StandaloneSessions(places.state, journal)
+        self._adopter = SessionAdopter(
+            *(places.state, journal, current, self._notes, self._supervisor)
+        )
+        self._retention = RetentionPolicy(
+            *(places.state, journal, current, self._standalone, starting.load_settings),
+            self.delete,
+        )
 
     def _make_budgets(self, starting: SessionFactory) -> None:
         current, lookup = self._current, BudgetLookup(starting.load_settings)
@@ -217,6 +233,8 @@ class LocalFleet:
         self.kill = lifecycle.kill
         self.close = lifecycle.close
         self.archive = lifecycle.archive
+        self.adopt_session = lifecycle.adopt_session
+        self.standalone_sessions = self._standalone.sessions
 
         self.send = control.send
         self.steer = control.steer
@@ -315,8 +333,6 @@ class LocalFleet:
 
     async def _deliver(self, agent: str, words: str) -> None:
         """Give an agent a prompt, resuming it if need be."""
-        if not (await self._current.find(agent)).is_started:
-            await self.resume(agent)
         await self.send(agent, (text(words),))
 
     @classmethod
@@ -362,6 +378,7 @@ class LocalFleet:
                 fleet._tools.offer_plans(plans)
             await fleet.budget_service.recover()
             async with fleet._running():
+                await fleet._adopter.recover()
                 await fleet._landing.recover()
                 await fleet._management.recover()
                 await fleet._checkpoints.finish_restores()
@@ -373,11 +390,14 @@ class LocalFleet:
     @asynccontextmanager
     async def _running(self) -> AsyncGenerator[None]:
         async with (
+            aclosing(self._standalone),
             run_beside(self._current.follow(), name="fleet: current state"),
             run_beside(self.budget_service.run(), name="fleet: budgets"),
             run_beside(self._radar.run(), name="fleet: radar"),
             run_beside(self._management.keep_tidy(), name="fleet: worktrees"),
             run_beside(self._management.follow_ends(), name="fleet: landed worktrees"),
+            run_beside(self._standalone.keep_indexed(), name="fleet: history"),
+            run_beside(self._retention.keep_tidy(), name="fleet: retention"),
         ):
             try:
                 yield

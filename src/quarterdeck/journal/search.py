@@ -29,13 +29,15 @@ from .indexing import SCHEMA, Indexer
 from .search_hit import SearchHit
 from .store import connect_reader, last_seq, transaction
 
-__all__ = ["SearchHit", "SearchIndex", "match_expression"]
+__all__ = ["SNIPPET", "SearchHit", "SearchIndex", "match_expression", "split_marks"]
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 _VERSION = 1
 _BEGIN, _END = "\x02", "\x03"
 _WORDS_AROUND = 24
+SNIPPET = f"snippet(words, 0, '{_BEGIN}', '{_END}', '…', {_WORDS_AROUND})"
+"""The column of a query that gives a passage around its matches; ``split_marks`` reads it."""
 _TERM = re.compile(r'"([^"]*)"?|([^\s"]+)')
 _ODD = re.compile(r"[\x00-\x1f\ud800-\udfff]")
 
@@ -164,10 +166,10 @@ class SearchIndex:
             where += " AND session = ?"
             values.append(session)
         rows = index.execute(
-            "SELECT session, seq, type, snippet(words, 0, ?, ?, '…', ?) FROM words"
+            f"SELECT session, seq, type, {SNIPPET} FROM words"
             f" JOIN passages ON passages.id = words.rowid WHERE {where}"
             " ORDER BY words.rowid DESC",
-            (_BEGIN, _END, _WORDS_AROUND, *values),
+            values,
         )
         with contextlib.closing(rows):
             return list(_distinct(rows, limit))
@@ -204,7 +206,7 @@ def _distinct(rows: Iterator[tuple[str, int, str, str]], limit: int) -> Iterator
         if seq in seen:
             continue
         seen.add(seq)
-        snippet, marks = _unmark(marked)
+        snippet, marks = split_marks(marked)
         yield SearchHit(
             session=SessionId(session), seq=seq, type=kind, snippet=snippet, marks=marks
         )
@@ -212,7 +214,8 @@ def _distinct(rows: Iterator[tuple[str, int, str, str]], limit: int) -> Iterator
             return
 
 
-def _unmark(marked: str) -> tuple[str, tuple[tuple[int, int], ...]]:
+def split_marks(marked: str) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """The text of a ``SNIPPET``, and begin and end of each match within it."""
     text, marks, begin = "", list[tuple[int, int]](), None
     for part in re.split(f"([{_BEGIN}{_END}])", marked):
         if part == _BEGIN:

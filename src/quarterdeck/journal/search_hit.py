@@ -18,3 +18,5 @@ class SearchHit(Struct, frozen=True, kw_only=True):
     snippet: str
     marks: tuple[tuple[int, int], ...]
     """Begin and end of each match within ``snippet``."""
+    time: int = 0
+    """When it was said, in microseconds since the epoch; 0: not looked up."""

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 
 from quarterdeck.wire.events import (
-    EndOfSession,
     SessionChanged,
     SessionEnded,
     SessionOpened,
@@ -18,37 +17,12 @@ from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
 
 from .records import RecordReader
+from .session_summary import SessionSummary
 
 if TYPE_CHECKING:
     from .projections import Projection
 
 __all__ = ["SessionSummary", "SessionsProjection", "list_sessions", "list_sessions_carefully"]
-
-
-class SessionSummary(Struct, frozen=True, kw_only=True):
-    """A session as the log knows it."""
-
-    id: SessionId
-    agent: str
-    cwd: str
-    title: str | None
-    model: str | None
-    parent: SessionId | None
-    """The session whose agent spawned this one."""
-    forked_from: SessionId | None
-    transport: str | None
-    agent_session: str | None
-    """The agent's own id of the session; what resuming needs."""
-    opened: int
-    """Microseconds since the epoch, as all times."""
-    updated: int
-    """When its last event happened."""
-    last_seq: int
-    ended: EndOfSession | None
-    """How its last run ended; None while it runs, or when its host died."""
-    reason: str | None
-    damage: str | None = None
-    """What is known to be wrong with it, in words; None if nothing is."""
 
 
 class SessionsProjection:

@@ -105,7 +105,7 @@ async def find_or_send(fleet: HostClient, session: str, after: int, words: str) 
                     return SentPrompt(session=info.session, name=info.name, message=message)
                 case _:
                     continue
-    message = await fleet.send(session, content)
+    message = await fleet.send(session, content, resume=False)
     return SentPrompt(session=info.session, name=info.name, message=message)
 
 

@@ -42,6 +42,7 @@ API_VERSION = 1
 _VIEWER = frozenset(
     (
         *("agents", "agent", "inbox", "inbox_groups", "grants", "status", "search", "wait"),
+        "standalone_sessions",
         *("usage", "meter", "conflicts", "turns", "turn_changes", "changes", "patch", "patch_text"),
         *("comments", "worktrees", "trash", "preview_landing", "landings", "wait_landing"),
         *("budgets", "terminals", "back_test", "suggest_rules"),

@@ -77,8 +77,6 @@ class FleetActions:
         done = await self._try(send(agent.session, content))
         if steers and done is not None and not done.steered:
             self.show_message(f"{agent.name} has no running turn; sent as a prompt", False)
-        if done is None and not agent.is_live and agent.can_resume:
-            self.show_message(f"{agent.name} is not running; /resume restarts it", True)
         return done is not None
 
     async def do(self, command: "WorkbenchCommand", agent: "AgentInfo", words: str) -> None:

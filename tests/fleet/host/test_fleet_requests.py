@@ -157,6 +157,12 @@ CALLS: tuple[Callable[[HostClient], Awaitable[object]], ...] = (
     lambda c: c.answer_group((REQUEST,), "o1", by="ada", feedback="no"),
     lambda c: c.ask_approval("ann", REQUEST, "work"),
     lambda c: c.ask_approval("ann", REQUEST, "work", reason="a gate", text="2 files"),
+    lambda c: c.send("ann", WORDS, resume=False),
+    lambda c: c.steer("ann", WORDS, resume=False),
+    lambda c: c.standalone_sessions(),
+    lambda c: c.standalone_sessions(cwd="/w", limit=5),
+    lambda c: c.adopt_session(ANN),
+    lambda c: c.adopt_session(ANN, name="ann"),
 )
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from quarterdeck.fleet.api import AgentInfo, Fleet, SpawnOptions, WaitFor
     from quarterdeck.fleet.client import HostClient
+    from quarterdeck.wire.content import ContentBlock
     from quarterdeck.wire.record import Record
 
 __all__ = [
@@ -59,9 +60,13 @@ agents_argument = click.argument("agents", nargs=-1, required=True)
     is_flag=True,
     help="Send it to the running turn, which reads it at its next step.",
 )
+@click.option("--no-resume", is_flag=True, help="Refuse if the agent has ended.")
 @as_json_option
-def send(agent: str, prompt: str, steer: bool, as_json: bool) -> None:
+def send(agent: str, prompt: str, steer: bool, no_resume: bool, as_json: bool) -> None:
     """Send AGENT a prompt; it is queued after earlier ones. ``-`` reads standard input.
+
+    AGENT is a name or the id of a session, also of one from `run` or an editor. An agent that has
+    ended is resumed.
 
     With ``--steer`` the running turn gets it. If no turn is running, it is queued; an agent that
     cannot be steered refuses it.
@@ -70,15 +75,32 @@ def send(agent: str, prompt: str, steer: bool, as_json: bool) -> None:
 
     content = (text(read_given_text(prompt) or ""),)
     if steer:
-        sent = with_fleet(lambda fleet: fleet.steer(agent, content))
+        sent = with_fleet(lambda fleet: fleet.steer(agent, content, resume=not no_resume))
         if as_json:
             echo_json(sent)
         elif not sent.steered:
             echo("no turn is running; queued as a prompt", err=True)
         return
-    message = with_fleet(lambda fleet: fleet.send(agent, content))
+    raise SystemExit(with_fleet(lambda fleet: _send(fleet, agent, content, not no_resume, as_json)))
+
+
+async def _send(
+    fleet: "HostClient",
+    agent: str,
+    content: "tuple[ContentBlock, ...]",
+    resume: bool,
+    as_json: bool,
+) -> int:
+    """Send a prompt; one that resumes an agent also says if it does not start."""
+    before = await fleet.agent(agent)
+    message = await fleet.send(agent, content, resume=resume)
+    now = await fleet.agent(before.session)
     if as_json:
         echo_json({"message": message})
+    if before.is_live or before.state == "starting":
+        return OK
+    echo(f"quarterdeck: resumed {now.name}", err=True)
+    return await report_start(fleet, now, has_prompt=True)
 
 
 @click.command("hand-over")

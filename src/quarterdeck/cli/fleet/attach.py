@@ -398,7 +398,7 @@ async def follow_agent(
     from .agent_control import read_last_records
     from .logs import RecordPrinter, TranscriptPrinter
 
-    info = await fleet.agent(agent)
+    info = await fleet.adopt_session(agent)
     is_terminal = sys.stdin.isatty()
     kind = RecordPrinter if as_json else TranscriptPrinter
     transcript = kind(write_flushed, only_requests=answer_only)

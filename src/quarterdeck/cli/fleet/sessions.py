@@ -1,7 +1,7 @@
 """``ps``, ``sessions``, ``search``, and ``sessions turns``, ``diff`` and ``restore``."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -22,6 +22,8 @@ from ..output import count, escape_controls, escape_to_line, format_age, table
 from ..remote.host_option import find_remote, refuse_remote
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from quarterdeck.agent.checkpoints.file_state import Manifest
     from quarterdeck.agent.checkpoints.turn_history import TurnState
     from quarterdeck.config.places import Places
@@ -31,7 +33,17 @@ if TYPE_CHECKING:
     from quarterdeck.wire.events import Redone, Rewound
     from quarterdeck.wire.usage import Cost
 
-__all__ = ["agent_table", "diff", "ps", "restore", "search", "sessions", "turns"]
+__all__ = [
+    "agent_table",
+    "diff",
+    "pin",
+    "ps",
+    "restore",
+    "search",
+    "sessions",
+    "turns",
+    "unpin",
+]
 
 session_argument = click.argument("session", required=False)
 
@@ -92,6 +104,41 @@ def restore(
         echo_json(done)
         return
     click.echo(escape_controls(describe_move(done, state)))
+
+
+@click.command()
+@click.argument("sessions", nargs=-1, required=True, metavar="SESSION...")
+def pin(sessions: tuple[str, ...]) -> None:
+    """Keep sessions: the settings host.session_days and host.session_size never delete them.
+
+    SESSION is an id or an agent's name.
+    """
+    from quarterdeck.fleet.sessions.pins import pin_session
+
+    for id_ in with_fleet(lambda fleet: _find_ids(fleet, sessions)):
+        if not pin_session(_state(), id_):
+            click.echo(f"{id_} is already pinned")
+
+
+@click.command()
+@click.argument("sessions", nargs=-1, required=True, metavar="SESSION...")
+def unpin(sessions: tuple[str, ...]) -> None:
+    """Undo pin."""
+    from quarterdeck.fleet.sessions.pins import unpin_session
+
+    for id_ in with_fleet(lambda fleet: _find_ids(fleet, sessions)):
+        if not unpin_session(_state(), id_):
+            click.echo(f"{id_} is not pinned")
+
+
+async def _find_ids(fleet: "HostClient", sessions: Sequence[str]) -> list[SessionId]:
+    return [(await fleet.agent(session)).session for session in sessions]
+
+
+def _state() -> "Path":
+    from quarterdeck.config.places import Places
+
+    return Places.find().state
 
 
 async def _turns(session: str | None) -> "tuple[TurnState, ...]":
@@ -177,6 +224,10 @@ def ps(archived: bool, as_json: bool) -> None:
     cls=LazyGroup,
     invoke_without_command=True,
     later={
+        "pin": LazyCommand(
+            "quarterdeck.cli.fleet.sessions:pin", "Keep sessions that would be deleted by age."
+        ),
+        "unpin": LazyCommand("quarterdeck.cli.fleet.sessions:unpin", "Undo pin."),
         "turns": LazyCommand(
             "quarterdeck.cli.fleet.sessions:turns", "List the turns of a session.", hidden=True
         ),
@@ -199,20 +250,32 @@ def ps(archived: bool, as_json: bool) -> None:
 @as_json_option
 @click.pass_context
 def sessions(context: click.Context, limit: int, as_json: bool) -> None:
-    """List every session: of agents, archived ones, and those that ran without a host.
+    """List every session: of agents, archived ones, and those of `run` and of editors.
 
-    Sub-agents are listed below the session that started them.
+    All of them can be resumed, forked, attached to and sent prompts by their id. Sub-agents are
+    listed below the session that started them.
     """
     if context.invoked_subcommand is not None:
         return
+    from quarterdeck.fleet.sessions.pins import load_pins
+
     agents, alone, below = with_fleet(lambda fleet: _sessions(fleet, limit))
+    pinned = load_pins(_state())
     if as_json:
         children = [child for some in below.values() for child in some]
-        echo_json({"agents": agents, "standalone": alone, "sub_agents": children})
+        echo_json(
+            {
+                "agents": agents,
+                "standalone": alone,
+                "sub_agents": children,
+                "pinned": sorted(pinned),
+            }
+        )
         return
     damage = _damage()
     rows = [(agent.updated, _agent_session(agent, damage)) for agent in agents]
     rows += [(summary.updated, _alone(summary)) for summary in alone]
+    rows = [(updated, _marked(row, pinned)) for updated, row in rows]
     rows.sort(key=lambda row: row[0], reverse=True)
     lines = [line for _, row in rows[:limit] for line in (row, *_below(row[0], below, 1))]
     echo_lines(table(_SESSION_HEAD, lines, terminal_width()))
@@ -232,6 +295,7 @@ def sessions(context: click.Context, limit: int, as_json: bool) -> None:
 def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Search the messages of agents and people for WORDS, newest first.
 
+    Sessions of `run` and of editors are searched too.
     All words must match; "several words" is a phrase, begin* a prefix.
     """
     hits, names = with_fleet(lambda fleet: _search(fleet, " ".join(words), limit))
@@ -270,16 +334,14 @@ def _cost(cost: "Cost | None") -> str:
 async def _sessions(
     fleet: "HostClient", limit: int
 ) -> "tuple[list[AgentInfo], list[SessionSummary], Mapping[SessionId, list[SessionSummary]]]":
-    from quarterdeck.agent.session_store import SessionStore
     from quarterdeck.config.places import Places
     from quarterdeck.fleet.sessions.sub_agents import load_sub_agents
 
-    if find_remote() is not None:  # those that ran without a host have their logs there
-        return await fleet.agents(archived=True), [], {}
-    places = Places.find()
-    alone = await SessionStore(places.state / "sessions").sessions(limit=limit)
+    alone = await fleet.standalone_sessions(limit=limit)
     agents = await fleet.agents(archived=True)
-    return agents, alone, await load_sub_agents(places, [one.id for one in alone])
+    if find_remote() is not None:  # logs of sub-agents are there
+        return agents, alone, {}
+    return agents, alone, await load_sub_agents(Places.find(), [one.id for one in alone])
 
 
 def _agent_session(agent: "AgentInfo", damage: "Mapping[SessionId, str]") -> tuple[str, ...]:
@@ -299,6 +361,10 @@ def _alone(summary: "SessionSummary") -> tuple[str, ...]:
     state = summary.ended or "open"
     changed = format_age(summary.updated, read_wall_clock())
     return (summary.id, "-", summary.agent, state, changed, _titled(summary.title, summary.damage))
+
+
+def _marked(row: tuple[str, ...], pinned: Collection[str]) -> tuple[str, ...]:
+    return (*row[:-1], _titled(row[-1], "pinned")) if row[0] in pinned else row
 
 
 def _titled(title: str | None, damage: str | None) -> str:

@@ -44,7 +44,10 @@ _LATEST = ""
     metavar="[ID]",
     is_flag=False,
     flag_value=_LATEST,
-    help="Resume a session; without an ID, the latest of this directory.",
+    help=(
+        "Resume a session, by our id or the agent's own; without an ID, the agent's latest of this "
+        "directory, whichever program recorded it."
+    ),
 )
 @click.option("-c", "--continue", "continue_", is_flag=True, help="Like --resume without an ID.")
 @click.option(

@@ -9,11 +9,10 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from quarterdeck.agent.recovery import closing_events
-from quarterdeck.agent.session_store import NoSuchSessionError, SessionStore
+from quarterdeck.agent.session_store import SessionStore
 from quarterdeck.config.places import Places
 from quarterdeck.drivers.catalogue import find_agent
 from quarterdeck.drivers.driver import DriverSession, DriverSessionOptions
-from quarterdeck.drivers.errors import UnsupportedError
 from quarterdeck.drivers.open_session import open_session
 from quarterdeck.fleet.permissions.session_gate import make_gate
 from quarterdeck.journal import Journal
@@ -29,6 +28,8 @@ from quarterdeck.wire.events import (
 )
 from quarterdeck.wire.ids import SessionId, ToolCallId, TurnId, new_session_id
 from quarterdeck.wire.session_options import SessionOptions
+
+from .past_session import find_past
 
 __all__ = ["ForeignSession", "open_foreign"]
 
@@ -82,13 +83,16 @@ async def open_foreign(options: SessionOptions) -> AsyncGenerator[ForeignSession
 
     Raises:
         UnknownAgentError, OpenFailedError, UnsupportedError: why it cannot be.
-        NoSuchSessionError: there is none to go on with.
+        NoSuchSessionError, SessionInFleetError: there is none to go on with, or the host has it.
     """
     places, environment = Places.find(), dict(os.environ)
     agent = await asyncio.to_thread(find_agent, options.agent, places)
     store = SessionStore(places.state / "sessions")
     async with AsyncExitStack() as stack:
-        known, theirs = await _past(store, options, agent.name)
+        known = theirs = None
+        if options.resume is not None:
+            past = await find_past(places, environment, options, agent.name)
+            known, theirs = past.id, past.agent_session
         is_going_on = known is not None and not options.fork
         id_ = known if known is not None and not options.fork else new_session_id()
         log = await store.open(id_) if is_going_on else store.create(id_)
@@ -125,29 +129,6 @@ async def open_foreign(options: SessionOptions) -> AsyncGenerator[ForeignSession
         session.use(opened)
         stack.push_async_callback(opened.close)
         yield session
-
-
-async def _past(
-    store: SessionStore, options: SessionOptions, agent: str
-) -> tuple[SessionId | None, str | None]:
-    """Our id and the agent's own of the session to go on with; None for a new one."""
-    if options.resume is None:
-        return None, None
-    if options.resume:
-        found = await store.summary(options.resume)
-    else:
-        latest = await store.sessions(cwd=options.cwd, agent=agent, limit=1)
-        found = latest[0] if latest else None
-    if found is None:
-        raise NoSuchSessionError(options.resume or f"the latest of {agent} in {options.cwd}")
-    if found.agent != agent:
-        text = f"resume a session of {found.agent!r}"
-        raise UnsupportedError(agent, "any transport", text, f"Use -a {found.agent}.")
-    if found.agent_session is None:
-        raise UnsupportedError(
-            agent, "any transport", "resume it: the agent never reported its session id"
-        )
-    return found.id, found.agent_session
 
 
 async def _close_what_was_open(journal: Journal, id_: SessionId) -> None:

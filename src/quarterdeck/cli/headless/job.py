@@ -147,9 +147,15 @@ async def _session(agent: NativeAgent, job: HeadlessJob) -> Session:
         return await agent.new(native)
     id_ = options.resume or await _latest(agent, options.cwd)
     there = native.at("", options.roots)  # where it worked before
-    if options.fork:
-        return await agent.fork(id_, options=there)
-    return await agent.load(id_, options=there)
+    try:
+        if options.fork:
+            return await agent.fork(id_, options=there)
+        return await agent.load(id_, options=there)
+    except NoSuchSessionError:
+        from .past_session import check_not_in_fleet
+
+        await check_not_in_fleet(Places.find(), id_)
+        raise
 
 
 async def _latest(agent: NativeAgent, cwd: str) -> str:

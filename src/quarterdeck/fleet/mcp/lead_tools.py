@@ -415,6 +415,8 @@ async def _send(seat: FleetToolContext, a: SendArguments) -> FleetToolResult:
     if asked:
         hint = f"It is waiting for your answer to {asked[0].request}: call answer first."
         return FleetToolResult(text=f"{info.name} gets this when its turn ends. {hint}")
+    if not info.is_live and info.state != "starting":
+        return FleetToolResult(text=f"{info.name} had ended; it is resumed and gets this.")
     when = "now" if info.state in ("idle", "interrupted", "failed") else "when its turn ends"
     return FleetToolResult(text=f"{info.name} gets this {when}.")
 

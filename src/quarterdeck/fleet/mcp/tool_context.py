@@ -135,7 +135,7 @@ class CompletionNotices:
         if self._awaited[child] or self._known.get(child) == entry.last_seq:
             return  # meanwhile
         content = (text(f"{NOT_A_PERSON}\n\n{framed}"),)
-        await seat.fleet.send(seat.session, content, origin="agent", sender=child)
+        await seat.fleet.send(seat.session, content, origin="agent", sender=child, resume=False)
 
     def _forget(self, child: SessionId) -> None:
         self._watching.pop(child, None)
@@ -250,7 +250,9 @@ async def deliver_message(
     """
     framed = frame_agent_message(seat.entry.name, kind, words, request=request)
     message = "\n\n".join(filter(None, (NOT_A_PERSON, framed, hint)))
-    return await seat.fleet.send(to, (text(message),), origin="agent", sender=seat.session)
+    content = (text(message),)
+    # Only a lead starts agents, and only those that it has started.
+    return await seat.fleet.send(to, content, origin="agent", sender=seat.session, resume=False)
 
 
 async def collect_messages(

@@ -31,6 +31,7 @@ __all__ = [
     "LoggedSession",
     "delete_sessions",
     "find_session_log",
+    "list_hosted_sessions",
     "list_logged_sessions",
     "load_standalone_grants",
     "open_host_journal",
@@ -86,7 +87,7 @@ async def list_logged_sessions(places: Places, *, before: int | None = None) -> 
     found: list[LoggedSession] = []
     if await asyncio.to_thread(places.journal_file.exists):
         async with Journal.open(places.journal_file, write=False) as journal:
-            found += await journal.query(_in_log)
+            found += await journal.query(list_hosted_sessions)
     for one in await SessionStore(places.state / "sessions").sessions(limit=_MANY):
         kept = LoggedSession(
             session=one.id,
@@ -191,7 +192,8 @@ async def open_host_journal(places: Places) -> AsyncGenerator[Journal]:
         yield journal
 
 
-def _in_log(connection: sqlite3.Connection) -> list[LoggedSession]:
+def list_hosted_sessions(connection: sqlite3.Connection) -> list[LoggedSession]:
+    """Every session of the host's log but sub-agents; for ``Journal.query``."""
     # The last event of each is found by the index; grouping would read the whole log.
     try:
         children = {row[0] for row in connection.execute(SUB_AGENTS_QUERY)}

@@ -363,13 +363,13 @@ const Composer = ({ agent }) => {
     event.preventDefault();
     send("send");
   };
-  if (!agent.is_live) return html`<p class="faint">${agent.can_resume ? "It is not live: resume it to go on." : "It has ended."}</p>`;
+  if (!agent.is_live && !agent.can_resume) return html`<p class="faint">It has ended.</p>`;
   return html`
     ${(agent.queue ?? []).map((prompt) => html`<p class="queued"><span class="faint">waits:</span> ${oneLine(textOfAll(prompt.content), 120)}
       <${Button} onPress=${() => attempt("edit", { agent: agent.session, message: prompt.message, content: null }, "dropped")} label="drop this prompt">drop<//></p>`)}
     <form class="composer" onSubmit=${(event) => { event.preventDefault(); send("send"); }}>
       <label class="unseen" for="prompt">prompt for ${literal(agent.name)}</label>
-      <textarea id="prompt" ref=${field} rows="2" placeholder=${isRunning ? "a prompt for the queue, or a message for this turn" : "a prompt"}
+      <textarea id="prompt" ref=${field} rows="2" placeholder=${isRunning ? "a prompt for the queue, or a message for this turn" : agent.is_live ? "a prompt" : "a prompt, which resumes it"}
         value=${draft} onInput=${(event) => write(event.target.value)} onKeyDown=${pressed} dir="auto"></textarea>
       <span class="actions">
         <button type="submit" class="main" disabled=${!draft.trim()}>${isRunning ? "queue" : "send"}</button>

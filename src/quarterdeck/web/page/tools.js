@@ -17,7 +17,7 @@ export const Search = () => {
       ${error ? html`<${Problem} error=${error} />` : null}
       <ul class="rows" aria-label="found">
         ${hits && !hits.length ? html`<li><${Empty}>Nothing was found.<//></li>` : null}
-        ${(hits ?? []).map((hit) => html`<li class="row" key=${hit.seq}><a class="main-link" href=${`#/agent/${hit.session}/${hit.seq}`}>
+        ${(hits ?? []).map((hit) => html`<li class="row" key=${`${hit.session} ${hit.seq}`}><a class="main-link" href=${`#/agent/${hit.session}/${hit.seq}`}>
           <span class="line-one"><strong><bdi>${oneLine(store.agents.get(hit.session)?.name ?? hit.session, 60)}</bdi></strong></span><span class="said">${markHits(hit)}</span></a></li>`)}
       </ul>
     </section>`;

@@ -1,4 +1,4 @@
-"""Sessions that other agents keep on disk, as a list to take them from."""
+"""Sessions that ran without a host: of `run` and editors, and those that other agents keep."""
 
 import os
 from functools import partial
@@ -9,6 +9,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from quarterdeck.fleet.names import looks_like_id
 from quarterdeck.wire.clock import WallClock
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.terminal_text import count_noun, format_age
@@ -89,7 +90,8 @@ class SessionList(Picker):
     def _line(self, key: str, past: "HistorySession", width: int) -> Line:
         agent = (f"{past.agent:<9}" if width >= _NARROW else f"{past.agent:.3} ", "strong")
         changed = (f"{format_age(past.updated, self._clock()):>5}  ", "faint")
-        marks = "archived " * past.archived + "prompts only " * (not past.can_resume)
+        marks = "run " * looks_like_id(past.id) + "archived " * past.archived
+        marks += "prompts only " * (not past.can_resume)
         title = sanitize_line(past.title or past.id, 200)
         rest: list[Span] = []
         if key in self._snippets:
@@ -105,7 +107,7 @@ def _key(past: "HistorySession") -> str:
 
 
 class HistoryPanel(PolledPanel):
-    """The past of Claude Code, Codex, Gemini and OpenCode in this directory; looks when shown."""
+    """Sessions of `run`, of editors and of other agents in this directory; looks when shown."""
 
     has_head: ClassVar[bool] = False
     options_type: ClassVar[type[PanelOptions]] = HistoryOptions
@@ -160,14 +162,20 @@ class HistoryPanel(PolledPanel):
         try:
             history = AgentHistory.of(self.environment)
             listed = await history.list(where, limit=_MOST)
+            runs = await self._list_runs()
         except QuarterdeckError as error:
             self._fail(str(error))
             return
+        ours = {one.path for one in runs}
+        # A session that one of our logs has too is listed once.
+        theirs = [one for one in listed.sessions if f"{one.agent} {one.id}" not in ours]
+        every = sorted([*runs, *theirs], key=lambda one: one.updated, reverse=True)[:_MOST]
         found: dict[HistorySession, str] = {}
         if self.words:
-            hits = history.search(self.words, listed.sessions, limit=_MOST)
-            found = {hit.past: hit.snippet async for hit in hits}
-        some = tuple(found) if self.words else listed.sessions
+            found = await self._search_runs(runs)
+            hits = history.search(self.words, theirs, limit=_MOST)
+            found |= {hit.past: hit.snippet async for hit in hits}
+        some = [one for one in every if one in found] if self.words else every
         self.head.show_problem(None)
         failures = [_failure(agent, reason) for agent, reason in listed.failures.items()]
         instead = self._nothing() if not some else None
@@ -176,7 +184,31 @@ class HistoryPanel(PolledPanel):
             return [*failures, *(empty_lines(*instead, width) if instead is not None else ())]
 
         self.list.take(some, notices, places=self.everywhere, snippets=found)
-        self._say(len(some), len(listed.sessions))
+        self._say(len(some), len(every))
+
+    async def _list_runs(self) -> "list[HistorySession]":
+        """The sessions in logs of our own; ``path`` names what the agent itself keeps of each."""
+        from quarterdeck.drivers.history.session import HistorySession
+
+        where = None if self.everywhere else self.context.cwd
+        return [
+            HistorySession(
+                agent=one.agent,
+                id=one.id,
+                path=f"{one.agent} {one.agent_session}",
+                cwd=one.cwd,
+                title=" · ".join(filter(None, (one.damage, one.title))) or None,
+                started=one.opened,
+                updated=one.updated,
+            )
+            for one in await self.context.fleet.standalone_sessions(cwd=where, limit=_MOST)
+        ]
+
+    async def _search_runs(self, runs: "list[HistorySession]") -> "dict[HistorySession, str]":
+        snippets: dict[str, str] = {}
+        for hit in await self.context.fleet.search(self.words, limit=_MOST):
+            snippets.setdefault(hit.session, hit.snippet)
+        return {one: snippets[one.id] for one in runs if one.id in snippets}
 
     def _say(self, some: int, every: int) -> None:
         place = "all directories" if self.everywhere else format_path("/nowhere", self.context.cwd)
@@ -197,8 +229,8 @@ class HistoryPanel(PolledPanel):
         if self.words:
             return "No session contains all these words.", [("esc", "shows all")]
         if self.everywhere:
-            return "No sessions of other agents yet.", [("r", "looks again")]
-        return "No sessions of other agents in this directory.", [("a", "shows all directories")]
+            return "No sessions yet.", [("r", "looks again")]
+        return "No sessions in this directory.", [("a", "shows all directories")]
 
     def on_picker_chosen(self, event: Picker.Chosen) -> None:
         """Take the session into the log and show it."""
@@ -248,7 +280,10 @@ class HistoryPanel(PolledPanel):
         from ..fleet_actions import import_session
 
         try:
-            agent = await import_session(self.context, past, self.environment)
+            if looks_like_id(past.id):
+                agent = await self.context.fleet.adopt_session(past.id)
+            else:
+                agent = await import_session(self.context, past, self.environment)
             if then is not None:
                 await then(agent)
         except QuarterdeckError as error:
