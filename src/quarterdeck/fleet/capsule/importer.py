@@ -186,7 +186,7 @@ class _Import:
             await self._take_part(part)
         tree = await self._restore_tree()
         await asyncio.to_thread(self._plan_vendor_files)
-        self._note_dropped()
+        await asyncio.to_thread(self._note_dropped)
         sessions = tuple(map(self._describe, self._manifest.logs))
         report = ImportReport(
             capsule=self._opened.digest,
@@ -315,14 +315,13 @@ class _Import:
         most = self._options.limits.line
         while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
             self._advance(len(piece))
-            *whole, last = piece.split(b"\n")
-            for line in whole:
+            for number, line in enumerate(piece.split(b"\n")):
+                if number:
+                    yield bytes(rest)
+                    rest.clear()
                 rest += line
-                yield bytes(rest)
-                rest.clear()
-            rest += last
-            if len(rest) > most:
-                raise CapsuleRefusedError("bad events", f"a line has more than {most:,} bytes")
+                if len(rest) > most:
+                    raise CapsuleRefusedError("bad events", f"a line has more than {most:,} bytes")
         if rest:
             raise CapsuleRefusedError("bad events", "the last line has no end")
 

@@ -55,6 +55,8 @@ class LogRewriter:
         self._move = move
         self._is_trusted = is_trusted
         self._facts: dict[SessionId, SessionFacts] = {}
+        self._bold: dict[SessionId, str] = {}
+        """Sessions with a mode that lets them do something, and the last such mode."""
         self.dropped: dict[str, int] = {}
         """What was not taken in, with how often."""
 
@@ -67,6 +69,11 @@ class LogRewriter:
         if not self._is_trusted:
             event = self._disarm(event)
         record = replace(record, session=self._ids.get(record.session, record.session), event=event)
+        match event:
+            case SessionOpened(mode=str(mode)) | ModeChanged(mode=mode) if mode not in _CAREFUL:
+                self._bold[record.session] = mode
+            case _:
+                pass
         self._facts.setdefault(record.session, SessionFacts(record.session)).take(record)
         return record
 
@@ -75,14 +82,13 @@ class LogRewriter:
         if self._is_trusted:
             return
         for session, facts in self._facts.items():
-            known = facts.describe()
             for grant in facts.grants:
                 self._note("grants")
                 yield session, GrantRevoked(grant=grant, by=_BY)
-            if known.mode not in _CAREFUL:
-                self._note(f"mode {known.mode!r}")
+            if session in self._bold:
+                self._note(f"mode {self._bold[session]!r}")
                 yield session, SessionChanged(mode="ask")
-                if known.agent == "native":
+                if facts.describe().agent == "native":
                     yield session, ModeChanged(mode="ask")
             if facts.worktree is not None:
                 self._note("worktree")

@@ -124,14 +124,17 @@ def mask_file_lines(
     """
     buffered = io.BufferedReader(cast("io.RawIOBase", file), 1 << 18)
     number = 0
-    while line := buffered.readline(_LONGEST + 1):
-        number += 1
-        if len(line) > _LONGEST:
-            raise LongLineError(f"line {number} of {where} has more than {_LONGEST:,} bytes")
-        masked = _mask_line(line, environment)
-        if masked != line:
-            report.note(where, f"line {number}")
-        yield masked
+    try:
+        while line := buffered.readline(_LONGEST + 1):
+            number += 1
+            if len(line) > _LONGEST:
+                raise LongLineError(f"line {number} of {where} has more than {_LONGEST:,} bytes")
+            masked = _mask_line(line, environment)
+            if masked != line:
+                report.note(where, f"line {number}")
+            yield masked
+    finally:
+        buffered.detach()  # the file is the caller's
 
 
 def _mask_line(line: bytes, environment: Mapping[str, str]) -> bytes:
