@@ -399,12 +399,15 @@ def _session_lines(one: "MovedSession") -> Iterator[str]:
     state = "was taken in before" if one.was_there else f"{count_noun(one.records, 'event')}"
     sub = f", {count_noun(one.sub_agents, 'sub-agent')}" if one.sub_agents else ""
     yield f"{one.id} ({one.agent}): {state}{sub}"
-    yield f"  read:      quarterdeck journal export --session {one.id} --format markdown"
+    yield f"Read: quarterdeck journal export --session {one.id} --format markdown"
     agent = "" if one.agent == "native" else f" -a {one.agent}"
     if one.continues == "native":
-        yield f"  continue:  quarterdeck run{agent} --resume {one.id} PROMPT"
+        yield f"Continue: quarterdeck run{agent} --resume {one.id} PROMPT"
     else:
-        yield "  continue:  not with its own agent, whose files did not come along"
+        yield (
+            "Continue: not with its own agent, whose files did not come along; --to AGENT hands a "
+            "session over"
+        )
 
 
 def _find_signers(given: Path | None) -> Path | None:

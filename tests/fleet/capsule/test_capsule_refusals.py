@@ -270,7 +270,7 @@ def first(manifest: dict[str, Any]) -> dict[str, Any]:
         lambda m: first(m).update(work_tree=3),
         lambda m: first(m).update(work_tree=-1),
         lambda m: first(m).update(inside="../x"),
-        lambda m: first(m).update(cwd="a\0b"),
+        lambda m: first(m).update(inside="a\0b"),
         lambda m: m.update(
             work_trees=[{"bundle": m["parts"][0]["sha256"], "tree": "--upload-pack=x"}]
         ),
