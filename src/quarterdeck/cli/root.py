@@ -52,6 +52,9 @@ COMMANDS = {
         "quarterdeck.cli.journal:journal",
         "Inspect and maintain the log of every session.",
     ),
+    "capsule": LazyCommand(
+        "quarterdeck.cli.capsule:capsule", "Move sessions between machines, each capsule one file."
+    ),
     "ps": LazyCommand("quarterdeck.cli.fleet.sessions:ps", "List the agents."),
     "spawn": LazyCommand("quarterdeck.cli.fleet.spawn:spawn", "Start an agent on PROMPT."),
     "lead": LazyCommand("quarterdeck.cli.fleet.spawn:lead", "Start a lead agent."),

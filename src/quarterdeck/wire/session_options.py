@@ -184,6 +184,8 @@ def _plain_url(url: str) -> str:
     """A URL without what may be secret: user and password, query, fragment."""
     if not any(mark in url for mark in "@?#"):
         return url
+    if url.endswith(f"?{_HIDDEN}") and not any(mark in url for mark in "@#"):
+        return url  # as it was written: what was hidden before stays the same
     from urllib.parse import urlsplit  # late: few sessions have such a server
 
     parts = urlsplit(url)

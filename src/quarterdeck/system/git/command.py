@@ -78,6 +78,7 @@ _DIFF = ("--no-ext-diff", "--no-textconv", "--no-color", _SUBMODULES)
 _VERBS: Mapping[str, tuple[str, ...]] = {
     "add": (),
     "apply": (),
+    "bundle": (),
     "cat-file": (),
     "check-attr": (),
     "check-ignore": (),
