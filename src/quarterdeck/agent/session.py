@@ -211,6 +211,14 @@ class Session:
         else:
             await self._emit(event, None)
 
+    async def reload_conversation(self) -> None:
+        """Read the conversation from the log again, between turns: others appended to it."""
+        from .checkpoints.turn_history import rebuild_conversation
+
+        await self.journal.durable(self.journal.last)
+        records = [record async for record in self.journal.history(session=self.id)]
+        self._conversation.become(rebuild_conversation(records))
+
     async def cancel(self) -> None:
         """End the running turn as cancelled, if there is one; returns when it has ended."""
         running = self._running
