@@ -47,13 +47,12 @@ from ..session_system import SessionSystem
 from ..tools.tool import Tool
 from ..tools.toolbox import LazyTool, shipped_tools
 from .conductor import Conductor, Divergence
-from .recorded_tools import RecordedSystem, make_recorded_tools
+from .recorded_tools import RecordedServers, RecordedSystem, make_recorded_tools
 from .recording import RecordedItem, Recording, split_runs
 from .stand_ins import (
     RecordedHooks,
     RecordedInstructions,
     RecordedModel,
-    RecordedServers,
     ReplayGate,
     was_attended,
 )
@@ -141,9 +140,8 @@ async def check_session(
     kept = list(records)
     _expect_native(session, kept)
     runs = split_runs(session, kept)
-    reports: list[Conductor] = []
-    for run in runs:
-        reports.append(await _replay_run(run, places, environment, changes or ReplayChanges()))
+    wanted = changes or ReplayChanges()
+    reports = [await _replay_run(run, places, environment, wanted) for run in runs]
     return ReplayReport(
         session=session,
         runs=len(runs),
@@ -319,8 +317,9 @@ class _ReplayAgent(NativeAgent):
         system: SessionSystem,
     ) -> Gate:
         gate = await super()._gate(session_environment, past, options, system)
-        fields = {name: getattr(gate, name) for name in Gate.__struct_fields__}
-        return ReplayGate(**fields | {"patience": None, "conductor": self._conductor})
+        fields: dict[str, Any] = {name: getattr(gate, name) for name in Gate.__struct_fields__}
+        fields["patience"] = None
+        return ReplayGate(**fields, conductor=self._conductor)
 
     async def _setup(
         self,
@@ -474,7 +473,7 @@ class _Player:
     async def _take_over(self, item: RecordedItem) -> None:
         """Take the events of a turn from the recording."""
         conductor, session = self._conductor, self._session
-        turn = item.record.turn
+        turn, last = item.record.turn, session.last_seq
         for record in conductor.recording.records:
             if record.session == item.session and _belongs(record, item, turn, conductor):
                 event = record.event
@@ -482,11 +481,11 @@ class _Player:
                     known = conductor.turns
                     files = tuple(known.get(one, one) for one in event.files)
                     event = replace(event, to=known.get(event.to, event.to), files=files)
-                await session.journal.append(session.id, event, turn=turn)
+                last = (await session.journal.append(session.id, event, turn=turn)).seq
         for one in list(conductor.recording.of_session[item.session]):
             if one.record.turn == turn:
                 conductor.skip(one)
-        await session.reload_conversation()
+        await session.reload_conversation(last)
 
 
 def _belongs(record: Record, item: RecordedItem, turn: Any, conductor: Conductor) -> bool:

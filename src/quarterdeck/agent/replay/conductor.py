@@ -293,12 +293,12 @@ class Conductor:
         if isinstance(event, CompactionChanged) and event.status in ("completed", "failed"):
             await self.reach(item.index)
             context = self.session.context
-            while context.is_summary_running and not context.is_summary_ready:
+            while context.is_summary_running and not context.is_summary_ready:  # noqa: ASYNC110
                 await asyncio.sleep(_LOOK)
 
     async def wait_until_idle(self) -> None:
         """Wait until no turn runs."""
-        while self.session is not None and self.session.is_running:
+        while self.session is not None and self.session.is_running:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK)
 
     def poke(self) -> None:
@@ -389,15 +389,13 @@ class Conductor:
         if item is None:
             return None
         request = getattr(item.record.event, "request", None)
-        kinds = PermissionAnswered | QuestionAnswered
-        return next(
-            (
-                one
-                for one in self.recording.following(item)
-                if isinstance(one.record.event, kinds) and one.record.event.request == request
-            ),
-            None,
-        )
+        for one in self.recording.following(item):
+            event = one.record.event
+            if isinstance(event, PermissionAnswered | QuestionAnswered):
+                is_its = event.request == request
+                if is_its:
+                    return one
+        return None
 
     def _permission(self, asked: PermissionAsked, answer: RecordedItem | None) -> PermissionAnswer:
         event = answer.record.event if answer is not None else None

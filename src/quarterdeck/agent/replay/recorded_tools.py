@@ -5,14 +5,15 @@ session (``plan``, ``ask_user``, ``spawn_agent`` …) run for real.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from quarterdeck.models.model import ToolSpec
-from quarterdeck.policy.call import Call
+from quarterdeck.policy.call import McpTool
 from quarterdeck.policy.modes import NO_SANDBOX, Containment, SandboxState
 from quarterdeck.system.api import (
     DirectoryEntry,
@@ -27,18 +28,23 @@ from quarterdeck.system.api import (
 from quarterdeck.system.errors import NoSuchPathError, OperatingSystemError
 from quarterdeck.wire.conversation import TextPart
 from quarterdeck.wire.errors import QuarterdeckError
-from quarterdeck.wire.events import ToolCallUpdated
+from quarterdeck.wire.events import Event, QuestionAsked, ToolCallUpdated
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.tool_calls import Diff, ToolKind
 
-from ..session_system import SessionSystem
 from ..tools.tool import Arguments, LiveCall, PreparedCall, Tool, ToolError, ToolOutcome
-from ..tools.toolbox import ForeignArguments, LazyTool
+from ..tools.toolbox import ForeignArguments, ForeignTool, LazyTool, Toolbox
 from ..tools.workspace import SeenFiles, ToolWorkspace
 from .conductor import Conductor, speaker
 from .recording import CallRecord
 
-__all__ = ["RecordedSystem", "RecordedTool", "make_recorded_tools"]
+__all__ = [
+    "RecordedServerTool",
+    "RecordedServers",
+    "RecordedSystem",
+    "RecordedTool",
+    "make_recorded_tools",
+]
 
 _TALKING = frozenset(("plan", "ask_user", "goal_done", "spawn_agent"))
 """Tools that touch nothing outside of the session: these run."""
@@ -186,20 +192,23 @@ class RecordedSystem:
 
 
 if TYPE_CHECKING:
+    from ..session_system import SessionSystem
+
     _system: SessionSystem = RecordedSystem(())
 
 
 class RecordedTool:
     """A tool whose calls end as they were recorded."""
 
-    def __init__(self, conductor: Conductor, real: Tool | None, spec: ToolSpec | None) -> None:
+    def __init__(
+        self, conductor: Conductor, real: Tool | None, name: str = "", kind: ToolKind = "other"
+    ) -> None:
         self._conductor = conductor
         self._real = real
-        self._spec = spec
-        self.name = real.name if real is not None else spec.name if spec is not None else ""
-        self.kind: ToolKind = real.kind if real is not None else "other"
+        self.name = real.name if real is not None else name
+        self.kind: ToolKind = real.kind if real is not None else kind
         self.arguments: type[Arguments] = real.arguments if real is not None else ForeignArguments
-        self.for_children = getattr(real, "for_children", True)
+        self.for_children: bool = getattr(real, "for_children", True)
 
     @property
     def description(self) -> str:
@@ -218,6 +227,9 @@ class RecordedTool:
         if call is not None and _was_refused(call):
             raise ToolError(call.ended.reason or "" if call.ended is not None else "")
         prepared = await self._prepared(arguments, workspace, call)
+        if self._real is None and call is not None and call.asked is not None:
+            facts = call.asked.raw_input
+            prepared = replace(prepared, shows=facts if isinstance(facts, dict) else {})
 
         async def run(live: LiveCall) -> ToolOutcome:
             return await self._replay(live, call)
@@ -244,8 +256,9 @@ class RecordedTool:
         return any(self._decoded(raw) == arguments for raw in given if raw is not UNSET)
 
     def _decoded(self, raw: Any) -> Any:
-        import msgspec
-
+        if self.arguments is ForeignArguments:
+            is_object = isinstance(raw, dict)
+            return ForeignArguments(values=cast("dict[str, Any]", raw)) if is_object else None
         try:
             return msgspec.convert(raw, self.arguments, strict=False)
         except msgspec.ValidationError:
@@ -268,6 +281,8 @@ class RecordedTool:
                 return await self._real.prepare(arguments, view)
         except QuarterdeckError:
             pass
+        if self._real is None:
+            return self._from_record(arguments, workspace, call)
         note = f"calls of {self.name} were prepared from the recording: files are not as then"
         self._conductor.notes[note] = None
         return self._from_record(arguments, workspace, call)
@@ -280,9 +295,15 @@ class RecordedTool:
             raise ToolError(_NOT_RECORDED)
         access = "write" if self.kind in ("edit", "delete", "move") else "read"
         paths = tuple(workspace.path(one.path, access, one.path) for one in started.locations)
-        policy_call: Call = workspace.call(
+        policy_call = workspace.call(
             self.name, self.kind, paths=paths, command=getattr(arguments, "command", None)
         )
+        if self._real is None:
+            server, _, tool = self.name.removeprefix("mcp__").partition("__")
+            only_reads = self.kind == "read"
+            policy_call = replace(
+                policy_call, mcp=McpTool(server=server, tool=tool, only_reads=only_reads)
+            )
         return PreparedCall(
             title=started.title,
             call=policy_call,
@@ -322,8 +343,6 @@ class RecordedTool:
 
     async def _ask_again(self, live: LiveCall, session: SessionId, found: CallRecord) -> None:
         """Put the questions again that a tool of others asked while it ran."""
-        from quarterdeck.wire.events import QuestionAsked
-
         for item in self._conductor.recording.of_session.get(session, ()):
             event = item.record.event
             if isinstance(event, QuestionAsked) and event.call == live.call and not item.is_done:
@@ -367,9 +386,53 @@ async def _never(live: LiveCall) -> ToolOutcome:
 def make_recorded_tools(
     conductor: Conductor, tools: "tuple[Tool | LazyTool, ...]"
 ) -> tuple[Tool, ...]:
-    """The same tools, with recorded results, and those of servers that the recording names."""
-    made: list[Tool] = [
-        RecordedTool(conductor, tool.make() if isinstance(tool, LazyTool) else tool, None)
+    """The same tools, with recorded results."""
+    return tuple(
+        RecordedTool(conductor, tool.make() if isinstance(tool, LazyTool) else tool)
         for tool in tools
-    ]
-    return tuple(made)
+    )
+
+
+class RecordedServerTool(ForeignTool):
+    """A tool of an MCP server that the recording calls; the server is not started."""
+
+    def __init__(self, conductor: Conductor, name: str, kind: ToolKind) -> None:
+        super().__init__(ToolSpec(name=name, description="", parameters={}), kind)
+        self._recorded = RecordedTool(conductor, None, name, kind)
+
+    async def prepare(self, arguments: Any, workspace: ToolWorkspace) -> PreparedCall:
+        """Prepare a call as it was recorded."""
+        return await self._recorded.prepare(arguments, workspace)
+
+
+class RecordedServers:
+    """The servers of the recording: their tools with recorded results.
+
+    Also the moment before each model call, at which a replay can wait.
+    """
+
+    def __init__(self, conductor: Conductor) -> None:
+        self._conductor = conductor
+        found: dict[str, ToolKind] = {}
+        for call in conductor.recording.calls.values():
+            if call.started is not None and (call.started.name or "").startswith("mcp__"):
+                found[call.started.name or ""] = call.started.kind
+        self._tools = [RecordedServerTool(conductor, name, kind) for name, kind in found.items()]
+
+    def start(self) -> None:
+        """Nothing is started."""
+
+    async def settle(self, toolbox: Toolbox, emit: Callable[[Event], Awaitable[None]]) -> None:
+        """Let the tools join, and wait for what had to be ready before this call."""
+        if self._tools:
+            toolbox.bring(self._tools)
+        await self._conductor.before_step(self._conductor.recording.root)
+
+    async def close(self) -> None:
+        """Nothing runs."""
+
+
+if TYPE_CHECKING:
+    from ..ports import ToolServers
+
+    _servers: ToolServers = RecordedServers(cast("Conductor", None))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import UNSET
@@ -63,14 +63,12 @@ from .conductor import Conductor, asking, speaker
 from .recording import CallRecord, ModelAnswer, RecordedItem, parse_hook_refusal
 
 if TYPE_CHECKING:
-    from ..ports import Hooks, ToolServers
-    from ..tools.toolbox import Toolbox
+    from ..ports import Hooks
 
 __all__ = [
     "RecordedHooks",
     "RecordedInstructions",
     "RecordedModel",
-    "RecordedServers",
     "ReplayGate",
     "was_attended",
 ]
@@ -173,14 +171,13 @@ class RecordedModel:
                 f"{recorded.system} (checksum-bytes)",
                 f"{replayed.system} (checksum-bytes)",
             )
-        theirs = {name for name in recorded.tools if name.startswith("mcp__")}
-        if theirs:
+        if len(_without_servers(recorded.tools)) < len(recorded.tools):
             note = "texts of tools of MCP servers were not compared: no server is started"
             conductor.notes[note] = None
-        before = {name: sum_ for name, sum_ in recorded.tools.items() if name not in theirs}
-        if before != replayed.tools or list(before) != list(replayed.tools):
-            what = "tools: " + ", ".join(_changed(before, replayed.tools))
-            conductor.note_divergence("request", place, what, before, replayed.tools)
+        before, now = _without_servers(recorded.tools), _without_servers(replayed.tools)
+        if before != now or list(before) != list(now):
+            what = "tools: " + ", ".join(_changed(before, now))
+            conductor.note_divergence("request", place, what, before, now)
 
     async def _summary(self, session: SessionId) -> ReplyFinished:
         """The recorded summary of the compaction under way, when the recording has it."""
@@ -254,8 +251,6 @@ class RecordedModel:
 
 
 if TYPE_CHECKING:
-    from typing import cast
-
     _model: Model = RecordedModel(cast("Conductor", None), cast("ModelInfo", None))
 
 
@@ -291,6 +286,10 @@ class _Reference:
 def _shown(messages: Iterable[Message], unify: Callable[[str], str] = str) -> list[Any]:
     text = unify(msgspec.json.encode(list(messages)).decode())
     return msgspec.json.decode(text)
+
+
+def _without_servers(tools: Mapping[str, str]) -> dict[str, str]:
+    return {name: sum_ for name, sum_ in tools.items() if not name.startswith("mcp__")}
 
 
 def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
@@ -361,8 +360,9 @@ class RecordedHooks:
         if reason and reason.startswith("hook ") and " asks for it" in reason:
             by, _, why = reason.removeprefix("hook ").partition(" asks for it")
             verdict = replace(verdict, effect="ask", by=by, reason=why.removeprefix(": "))
-        if isinstance(found.changed_input, dict):
-            verdict = replace(verdict, input=found.changed_input)
+        changed: Any = found.changed_input
+        if isinstance(changed, dict):
+            verdict = replace(verdict, input=cast("dict[str, Any]", changed))
         return verdict
 
     def _prompt(self, session: SessionId) -> HookVerdict:
@@ -461,27 +461,6 @@ class ReplayGate(Gate, kw_only=True, eq=False):
         result = found.ended.result
         words = [p.text for p in result.content if isinstance(p, TextPart)] if result else []
         return PermissionRefused(found.ended.reason or "", "\n".join(words))
-
-
-class RecordedServers:
-    """No server: the moment before each model call, at which a replay can wait."""
-
-    def __init__(self, conductor: Conductor) -> None:
-        self._conductor = conductor
-
-    def start(self) -> None:
-        """Nothing is started."""
-
-    async def settle(self, toolbox: "Toolbox", emit: Callable[[Event], Awaitable[None]]) -> None:
-        """Wait for what had to be ready before this call."""
-        await self._conductor.before_step(self._conductor.recording.root)
-
-    async def close(self) -> None:
-        """Nothing runs."""
-
-
-if TYPE_CHECKING:
-    _servers: ToolServers = RecordedServers(cast("Conductor", None))
 
 
 def _was_stopped_before(call: CallRecord) -> bool:
