@@ -8,7 +8,14 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from quarterdeck.wire.conversation import Message, Part, TextPart, ToolResultPart, ToolUsePart
+from quarterdeck.wire.conversation import (
+    Message,
+    Part,
+    RequestDigest,
+    TextPart,
+    ToolResultPart,
+    ToolUsePart,
+)
 from quarterdeck.wire.events import (
     CompactionChanged,
     ContextAdded,
@@ -66,6 +73,8 @@ class Conversation:
         """Compactions that failed since one was completed."""
         self.failed_at = 0
         """The size when the last one failed."""
+        self.digest: RequestDigest | None = None
+        """Of the last request, as far as the log has it."""
         self._awaited: tuple[str, ...] = ()
         self._results: dict[str, ToolResultPart] = {}
         self._notes: list[Message] = []
@@ -80,6 +89,7 @@ class Conversation:
             case Prompted():
                 self._prompted(event)
             case ModelCallStarted():
+                self.digest = event.request or self.digest
                 self._settle_if_complete()
                 self.gauge.asked(self.size)
             case ModelCallFinished():

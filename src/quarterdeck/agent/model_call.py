@@ -1,6 +1,7 @@
 """Asking the model once: the request, its stream as events, and retries."""
 
 import asyncio
+from binascii import crc32
 from contextlib import aclosing
 from typing import TYPE_CHECKING, assert_never, cast
 
@@ -21,7 +22,7 @@ from quarterdeck.models.model import (
 from quarterdeck.models.retry import retry_delay
 from quarterdeck.wire.budgets import CallEstimate, Refusal, Reservation
 from quarterdeck.wire.content import text
-from quarterdeck.wire.conversation import Message, TextPart, ToolUsePart
+from quarterdeck.wire.conversation import Message, RequestDigest, TextPart, ToolUsePart
 from quarterdeck.wire.events import (
     ContextAdded,
     MessageChunk,
@@ -42,7 +43,7 @@ from .ports import NO_BUDGET, Turn
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-__all__ = ["ask_model", "cost_of", "make_estimate"]
+__all__ = ["ask_model", "cost_of", "digest_request", "make_estimate"]
 
 _MARGIN = 1.1
 """How far off an estimate of a request may be that is reserved for."""
@@ -162,7 +163,13 @@ async def _reserve(turn: Turn, request: ModelRequest) -> tuple[Reservation, Mode
 
 
 async def _call(turn: Turn, request: ModelRequest, attempt: int, shown: "_Shown") -> ReplyFinished:
-    await turn.emit(ModelCallStarted(model=turn.model.info.name, attempt=attempt))
+    digest = digest_request(request)
+    known = digest == turn.conversation.digest
+    await turn.emit(
+        ModelCallStarted(
+            model=turn.model.info.name, attempt=attempt, request=None if known else digest
+        )
+    )
     stream = cast("AsyncGenerator[Delta, None]", turn.model.stream(request))
     try:
         async with aclosing(stream):
@@ -256,6 +263,22 @@ class _Shown:
                 self.finished = delta
             case _:
                 assert_never(delta)
+
+
+def digest_request(request: ModelRequest) -> RequestDigest:
+    """What of a request the messages do not say, as the log has it."""
+    return RequestDigest(
+        system=_checksum(request.system.encode("utf-8", "surrogatepass")),
+        tools={
+            tool.name: _checksum(msgspec.json.encode((tool.description, tool.parameters)))
+            for tool in request.tools
+        },
+    )
+
+
+def _checksum(data: bytes) -> str:
+    # Not hashlib: that takes 2 ms to import, and nothing here is to be proved.
+    return f"{crc32(data):08x}-{len(data)}"
 
 
 def make_estimate(

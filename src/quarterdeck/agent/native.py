@@ -246,7 +246,7 @@ class NativeAgent:
             for turn, event in past.closing:
                 await journal.append(session_id, event, turn=turn)
             await close_children(journal, records)
-            await session.begin(past, SessionResumed())
+            await session.begin(past, SessionResumed(options=_recorded_options(options)))
         except BaseException:
             await stack.aclose()
             raise
@@ -332,6 +332,7 @@ class NativeAgent:
                 mode=session.gate.mode,
                 forked_from=forked[0] if forked else None,
                 forked_at=forked[1] if forked else None,
+                options=_recorded_options(options),
             )
             await journal.append(id_, opened)
             for turn, event in shared:
@@ -500,6 +501,31 @@ def _flags(options: NativeSessionOptions) -> dict[str, Any]:
     limits = {name: value for name, value in every.items() if value is not None}
     given = dict(options.flags)
     return {**given, "limits": {**given.get("limits", {}), **limits}} if limits else given
+
+
+def _recorded_options(options: NativeSessionOptions) -> SessionOptions | None:
+    """What the log keeps of the options of a run; None: there is nothing that it does not have."""
+    given = options.options
+    allow, deny = given.allow, given.deny
+    if options.rules:
+        from quarterdeck.policy.grammar import print_pattern
+
+        allow += tuple(print_pattern(r.pattern) for r in options.rules if r.effect == "allow")
+        deny += tuple(print_pattern(r.pattern) for r in options.rules if r.effect == "deny")
+    kept = SessionOptions(
+        effort=given.effort,
+        allow=allow,
+        deny=deny,
+        tools=given.tools,
+        denied_tools=given.denied_tools,
+        mcp_servers=given.mcp_servers,
+        system_prompt=given.system_prompt,
+        limits=given.limits,
+    )
+    return None if kept == _NO_OPTIONS else kept.without_values()
+
+
+_NO_OPTIONS = SessionOptions()
 
 
 def _server(server: AgentMcpServer) -> ServerDefinition:

@@ -211,6 +211,17 @@ class Session:
         else:
             await self._emit(event, None)
 
+    async def reload_conversation(self, until: int) -> None:
+        """Read the conversation from the log again, between turns: others appended to it.
+
+        ``until`` is the number of the last record that has to be in the log.
+        """
+        from .checkpoints.turn_history import rebuild_conversation
+
+        await self.journal.durable(until)
+        records = [record async for record in self.journal.history(session=self.id)]
+        self._conversation.become(rebuild_conversation(records))
+
     async def cancel(self) -> None:
         """End the running turn as cancelled, if there is one; returns when it has ended."""
         running = self._running

@@ -123,6 +123,9 @@ COMMANDS = {
         "Search the messages of agents and people.",
     ),
     "sessions": LazyCommand("quarterdeck.cli.fleet.sessions:sessions", "List every session."),
+    "replay": LazyCommand(
+        "quarterdeck.cli.replay:replay", "Run a recorded session again and compare every step."
+    ),
     "history": LazyCommand(
         "quarterdeck.cli.history:history",
         "List the sessions that other agents store on disk.",

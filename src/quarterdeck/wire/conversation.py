@@ -13,6 +13,7 @@ __all__ = [
     "Message",
     "OpaquePart",
     "Part",
+    "RequestDigest",
     "ResultPart",
     "TextPart",
     "ThinkingPart",
@@ -84,3 +85,15 @@ class Message(Value, frozen=True, kw_only=True):
 
     role: Literal["user", "assistant"]
     parts: tuple[Part, ...]
+
+
+class RequestDigest(Value, frozen=True, kw_only=True):
+    """What a request has besides its messages, as checksums: enough to see that it changed.
+
+    A checksum is the CRC-32 of the text in hexadecimal, a hyphen, and its length in bytes.
+    """
+
+    system: str
+    """Of the system prompt."""
+    tools: dict[str, str]
+    """Of each tool's description and schema, by its name, in the order in which they are sent."""

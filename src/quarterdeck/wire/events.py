@@ -26,7 +26,7 @@ from .budgets import (
     BudgetSettled,
 )
 from .content import ContentBlock
-from .conversation import Message, ToolResultPart
+from .conversation import Message, RequestDigest, ToolResultPart
 from .ids import MessageId, RequestId, SessionId, TerminalId, ToolCallId
 from .permissions import (
     ApprovalRule,
@@ -233,6 +233,7 @@ class ModelCallStarted(
 
     model: str
     attempt: int = 1
+    request: RequestDigest | None = None  # None: as that of the call before
 
 
 class ModelCallFinished(

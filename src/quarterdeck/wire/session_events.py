@@ -180,6 +180,8 @@ class SessionOpened(Value, frozen=True, kw_only=True, tag_field="type", tag="ses
     forked_from: SessionId | None = None
     forked_at: int | None = None
     """The sequence number in ``forked_from`` up to which history is shared."""
+    options: SessionOptions | None = None
+    """What the run was started with, besides the above; None: nothing. Native agent only."""
 
 
 class SessionResumed(Value, frozen=True, kw_only=True, tag_field="type", tag="session_resumed"):
@@ -188,6 +190,8 @@ class SessionResumed(Value, frozen=True, kw_only=True, tag_field="type", tag="se
     transport: str | None = None
     agent_session: str | None = None
     agent_version: str | None = None
+    options: SessionOptions | None = None
+    """As in ``SessionOpened``."""
 
 
 class SessionChanged(Value, frozen=True, kw_only=True, tag_field="type", tag="session_changed"):

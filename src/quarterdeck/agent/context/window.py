@@ -106,6 +106,16 @@ class SessionContext:
         self._count_spending(turn)
         return made
 
+    @property
+    def is_summary_running(self) -> bool:
+        """Whether a summary is being written, or waits to take effect."""
+        return self._made is not None and self._made.compactor.is_running
+
+    @property
+    def is_summary_ready(self) -> bool:
+        """Whether a summary only has to take effect."""
+        return self._made is not None and self._made.compactor.is_ready
+
     async def turn_ended(self) -> None:
         """The turn is over: what was asked for and not done yet is done now."""
         self._in_turn = False

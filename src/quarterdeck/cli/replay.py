@@ -1,0 +1,251 @@
+"""``quarterdeck replay``: a recorded session again: as a film, as a test, or under other rules."""
+
+import asyncio
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from quarterdeck.config.places import Places
+from quarterdeck.wire.errors import QuarterdeckError
+from quarterdeck.wire.ids import SessionId
+
+from .command_io import as_json_option, echo_json
+from .output import echo, escape_controls
+
+if TYPE_CHECKING:
+    from quarterdeck.agent.replay.check import ReplayChanges, ReplayReport
+    from quarterdeck.agent.replay.conductor import Divergence
+    from quarterdeck.wire.record import Record
+
+__all__ = ["DIVERGED", "read_recording", "replay"]
+
+DIVERGED = 3
+"""The exit code of a check that found a difference."""
+_EFFECTS = ("allow", "ask", "deny")
+
+
+@click.command()
+@click.argument("session", metavar="SESSION")
+@click.option("--check", is_flag=True, help="Run our own agent on the recording; report changes.")
+@click.option(
+    "--rules",
+    multiple=True,
+    metavar="FILE|RULE",
+    help="Decide with these rules besides: a settings file, or a rule: 'deny bash(rm:*)'.",
+)
+@click.option("--mode", metavar="MODE", help="Decide in this permission mode.")
+@click.option("--model", metavar="NAME", help="Use the window and limits of this model.")
+@click.option(
+    "--system-prompt",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="Add this text to the system prompt.",
+)
+@click.option(
+    "--log",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="Another log than those of this machine.",
+)
+@as_json_option
+@click.pass_context
+def replay(
+    context: click.Context,
+    session: str,
+    check: bool,
+    rules: tuple[str, ...],
+    mode: str | None,
+    model: str | None,
+    system_prompt: Path | None,
+    log: Path | None,
+    as_json: bool,
+) -> None:
+    """Run a recorded SESSION of our own agent again, without a model, and compare every step.
+
+    SESSION is an id, the name of an agent of the fleet, or a file that `quarterdeck journal
+    export` wrote. Model answers, tool results and answers of people come from the recording;
+    nothing is changed on disk and no connection is made.
+
+    With --check the exit code is 3 if anything differs. With --rules, --mode, --model or
+    --system-prompt alone, what would have been different is listed, and the exit code is 0.
+    """
+    changes = _read_changes(rules, mode, model, system_prompt)
+    if not check and changes is None:
+        raise click.UsageError("choose --check, or what is to be different: --rules, --mode …")
+    report = asyncio.run(_check(session, log, changes))
+    if as_json:
+        echo_json(_as_json(report))
+    else:
+        for line in format_report(report, is_question=not check):
+            echo(line)
+    context.exit(DIVERGED if check and not report.is_same else 0)
+
+
+def _read_changes(
+    rules: Iterable[str], mode: str | None, model: str | None, system_prompt: Path | None
+) -> "ReplayChanges | None":
+    given: dict[str, Any] = {"mode": mode, "model": model}
+    if system_prompt is not None:
+        given["system_prompt"] = _read_text(system_prompt)
+    for text in rules:
+        for effect, pattern in _read_rules(text):
+            given[effect] = (*given.get(effect, ()), pattern)
+    if not any(given.values()):
+        return None
+    from quarterdeck.agent.replay.check import ReplayChanges
+    from quarterdeck.policy.modes import parse_mode
+
+    if mode is not None:
+        parse_mode(mode)
+    return ReplayChanges(**given)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{str(path)!r} cannot be read as text: {error}") from error
+
+
+def _read_rules(text: str) -> Iterator[tuple[str, str]]:
+    """The effects and patterns of a rule, or of the rules in a settings file."""
+    effect, _, pattern = text.partition(" ")
+    if effect in _EFFECTS and pattern.strip():
+        from quarterdeck.policy.grammar import parse_pattern
+
+        parse_pattern(pattern.strip())
+        yield effect, pattern.strip()
+        return
+    path = Path(text)
+    if not path.is_file():
+        raise click.UsageError(
+            f"{text!r} is neither a file nor a rule; write a rule as 'deny bash(rm:*)'"
+        )
+    yield from _read_rules_file(path)
+
+
+def _read_rules_file(path: Path) -> Iterator[tuple[str, str]]:
+    import tomllib
+
+    from quarterdeck.policy.grammar import parse_pattern
+
+    try:
+        table: Any = tomllib.loads(_read_text(path)).get("permissions", {})
+    except tomllib.TOMLDecodeError as error:
+        raise click.UsageError(f"{str(path)!r} is not TOML: {error}") from error
+    lists: list[tuple[str, Any]] = []
+    if isinstance(table, dict):
+        lists = [(one, cast("dict[str, Any]", table).get(one, [])) for one in _EFFECTS]
+    if not all(isinstance(patterns, list) for _, patterns in lists):
+        raise click.UsageError(f"{str(path)!r}: allow, ask and deny have to be lists of rules")
+    found = [(effect, str(pattern)) for effect, patterns in lists for pattern in patterns]
+    if not found:
+        raise click.UsageError(f"{str(path)!r} has no rules: allow, ask or deny in [permissions]")
+    for effect, pattern in found:
+        parse_pattern(pattern)
+        yield effect, pattern
+
+
+async def _check(session: str, log: Path | None, changes: "ReplayChanges | None") -> "ReplayReport":
+    from quarterdeck.agent.replay.check import check_session
+
+    places = Places.find()
+    id_, records = await read_recording(places, session, log)
+    return await check_session(
+        id_, records, places=places, environment=dict(os.environ), changes=changes
+    )
+
+
+async def read_recording(
+    places: Places, session: str, log: Path | None = None
+) -> "tuple[SessionId, list[Record]]":
+    """The records of a session, with its sub-agents, from a log or from an exported file.
+
+    Raises:
+        NoSuchSessionError: no log has it.
+        QuarterdeckError: the file holds no session.
+    """
+    from quarterdeck.agent.replay.check import read_family
+    from quarterdeck.journal import Journal
+
+    if log is None and session.endswith(".jsonl"):
+        return await asyncio.to_thread(_read_export, Path(session))
+    if log is None:
+        from quarterdeck.fleet.sessions.retention import find_session_log
+
+        path, id_ = await find_session_log(places, session)
+    else:
+        path, id_ = log, SessionId(session)
+    async with Journal.open(path, write=False) as journal:
+        return id_, await read_family(journal, id_)
+
+
+def _read_export(path: Path) -> "tuple[SessionId, list[Record]]":
+    from quarterdeck.wire.events import SessionOpened
+    from quarterdeck.wire.record import decode_record
+
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise QuarterdeckError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    records = [decode_record(line) for line in lines if line.strip()]
+    opened = (
+        record.session
+        for record in records
+        if isinstance(record.event, SessionOpened) and record.event.parent_session is None
+    )
+    id_ = next(opened, None)
+    if id_ is None:
+        raise QuarterdeckError(
+            f"{str(path)!r} has no beginning of a session; export one with "
+            "`quarterdeck journal export --session ID`"
+        )
+    return id_, records
+
+
+def format_report(report: "ReplayReport", *, is_question: bool = False) -> Iterator[str]:
+    """The report as lines; ``is_question``: what would be different, not what is wrong."""
+    for number, found in enumerate(report.divergences, 1):
+        yield from _format_divergence(number, found)
+    for note in report.notes:
+        yield f"note: {escape_controls(note)}"
+    steps = f"{report.steps} step{'s' * (report.steps != 1)}, {report.compared} comparisons"
+    count = len(report.divergences)
+    if not count:
+        yield f"{report.session}: {steps}: no difference"
+    elif is_question:
+        yield f"{report.session}: {steps}: {count} would be different"
+    else:
+        yield f"{report.session}: {steps}: {count} difference{'s' * (count != 1)}"
+
+
+def _format_divergence(number: int, found: "Divergence") -> Iterator[str]:
+    words = {"missing": "missing: ", "extra": "not recorded: "}.get(found.kind, "")
+    yield f"{number}. {found.place}: {words}{escape_controls(found.what)}"
+    for line in found.diff.splitlines():
+        yield f"   {escape_controls(line)}"
+
+
+def _as_json(report: "ReplayReport") -> dict[str, Any]:
+    return {
+        "session": report.session,
+        "same": report.is_same,
+        "runs": report.runs,
+        "steps": report.steps,
+        "compared": report.compared,
+        "divergences": [
+            {
+                "kind": found.kind,
+                "turn": found.place.turn,
+                "step": found.place.step,
+                "child": found.place.child,
+                "what": found.what,
+                "diff": found.diff,
+            }
+            for found in report.divergences
+        ],
+        "notes": list(report.notes),
+    }
