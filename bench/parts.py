@@ -46,6 +46,7 @@ PARTS = {
         Part("review", "a very large change, listed and shown", ("git", "/proc")),
         Part("radar", "conflicts between many worktrees", ("git",)),
         Part("permissions", "rules tried on recorded permission requests"),
+        Part("plans", "a plan with its durable engine against none", ("/proc",)),
         Part("history", "listing the sessions of other agents"),
         Part("emulators", "terminal emulators against pyte and tmux"),
         Part("containment", "a command in each kind of sandbox"),
