@@ -47,6 +47,7 @@ PARTS = {
         Part("radar", "conflicts between many worktrees", ("git",)),
         Part("permissions", "rules tried on recorded permission requests"),
         Part("history", "listing and searching sessions of other agents and of ours"),
+        Part("plans", "a plan with its durable engine against none", ("/proc",)),
         Part("emulators", "terminal emulators against pyte and tmux"),
         Part("containment", "a command in each kind of sandbox"),
     )

@@ -17,7 +17,6 @@ from msgspec.structs import asdict, replace
 from quarterdeck.config.places import Places
 from quarterdeck.fleet.api import SpawnOptions
 from quarterdeck.fleet.errors import FleetError, NoHostError
-from quarterdeck.fleet.landing.api import LandingOptions
 from quarterdeck.fleet.worktrees.commands import worktree_variables
 from quarterdeck.wire.budgets import parse_limit
 from quarterdeck.wire.errors import LinkError, QuarterdeckError
@@ -27,12 +26,12 @@ from quarterdeck.wire.values import Value
 from quarterdeck.wire.worktrees import WorktreeOptions
 
 from .check import run_check
-from .gate import GateAnswer, make_gate_request, wait_at_gate
 from .judge import ask_judge
 from .plan import Contender, PlannedTask, list_needed
 from .progress import CheckOutcome, ContenderReport, ContenderState, ProgressEntry, ProgressLog
 from .race_report import rank_contenders
 from .run import PlanRun
+from .task_end import TaskEnd
 from .turn import (
     SentPrompt,
     TurnResult,
@@ -115,6 +114,8 @@ class PlanConduct:
         self._progress = progress
         self._fleet = fleet
         self._places = places
+        self.ends = TaskEnd(run, fleet, places, self._note, self.abort)
+        """Gates, landings and pull requests."""
         self._ended = asyncio.Condition()
         self._decisions: dict[str, asyncio.Event] = {}
         """Set for races in which a contender was first."""
@@ -352,7 +353,7 @@ class PlanConduct:
         await self._note("contender_ended", key, task=task, contender=contender.name, report=report)
         return report
 
-    # Races and ends
+    # Races
 
     async def wait_first(self, key: str, contenders: Iterable[str]) -> str:
         """Wait until a contender has passed; empty: none has."""
@@ -393,67 +394,6 @@ class PlanConduct:
             return await ask_judge(self._fleet, options, name, brief.prompt, ranked)
         except (LinkError, NoHostError) as error:
             await self.abort(error)
-
-    async def open_gate(self, key: str, winner: str) -> None:
-        """Note that a person has to approve the work of a task."""
-        request = make_gate_request(self.run.info.id, key)
-        await self._note(
-            *("gate_opened", f"{key}/gate"), task=key, contender=winner, request=request
-        )
-
-    async def wait_gate(self, key: str, report: ContenderReport) -> GateAnswer:
-        """Wait for the answer of a person, which the log has."""
-        title = f"Approve the work of {key} in the plan {self.run.info.name}"
-        try:
-            return await wait_at_gate(
-                self._fleet, make_gate_request(self.run.info.id, key), title, report
-            )
-        except (LinkError, NoHostError) as error:
-            await self.abort(error)
-
-    async def close_gate(self, key: str, answer: GateAnswer) -> None:
-        """Note what the person answered."""
-        state = "approve" if answer.approved else "reject"
-        await self._note("gate_answered", f"{key}/gate-end", task=key, state=state, text=answer.by)
-
-    async def land(self, brief: TaskBrief, report: ContenderReport) -> str:
-        """Land the work of the winner; why it did not land, or nothing."""
-        fields, task = brief.task.fields, brief.task
-        options = LandingOptions(
-            method=fields.method,
-            into=None if fields.into is None else task.fill(fields.into),
-            checkout=fields.checkout,
-            keep_worktree=True,
-        )
-        try:
-            result = await self._fleet.land(report.session, options)
-        except (LinkError, NoHostError) as error:
-            await self.abort(error)
-        except QuarterdeckError as error:
-            return str(error)
-        if result.state not in ("landed", "unchanged"):
-            return result.reason or result.state
-        await self._note(
-            *("landed", f"{task.key}/landed"), task=task.key, contender=report.contender
-        )
-        return ""
-
-    async def discard(self, key: str, reports: list[ContenderReport], winner: str) -> None:
-        """Put the worktrees of the other contenders into the trash."""
-        for one in reports:
-            if one.contender == winner or not one.worktree:
-                continue
-            try:
-                await self._fleet.discard_worktree(one.worktree)
-            except (LinkError, NoHostError) as error:
-                await self.abort(error)
-            except FleetError:
-                continue  # it is gone already, or in use by another agent
-            await self._note(
-                *("discarded", f"{key}/{one.contender}/discarded"),
-                task=key,
-                contender=one.contender,
-            )
 
     # The progress
 

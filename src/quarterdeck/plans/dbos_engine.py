@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from dbos import DBOS, DBOSConfig, SetWorkflowID
 
+from quarterdeck.fleet.landing.api import PullRequestDraft
 from quarterdeck.wire.decoders import convert
 
 from .conduct import AttemptResult, PlanConduct, TaskBrief
@@ -152,20 +153,33 @@ class _Workflows:
         self, brief: TaskBrief, reports: list[ContenderReport], report: ContenderReport
     ) -> str:
         """The gate and the end of a task; why it failed, or nothing."""
-        conduct, key, fields = self._conduct, brief.task.key, brief.task.fields
+        ends, key, fields = self._conduct.ends, brief.task.key, brief.task.fields
         if fields.gate:
-            await self._step("open gate", conduct.open_gate, key, report.contender)
-            given = await self._step("wait gate", conduct.wait_gate, key, report)
+            await self._step("open gate", ends.open_gate, key, report.contender)
+            given = await self._step("wait gate", ends.wait_gate, key, report)
             answer = convert(given, GateAnswer)
-            await self._step("close gate", conduct.close_gate, key, answer)
+            await self._step("close gate", ends.close_gate, key, answer)
             if not answer.approved:
                 return answer.reason
+        if fields.end == "keep":
+            return ""
         if fields.end == "land":
-            if failure := await self._step("land", conduct.land, brief, report):
+            if failure := await self._step("land", ends.land, brief.task, report):
                 return f"not landed: {failure}"
-            if len(reports) > 1:
-                await self._step("discard", conduct.discard, key, reports, report.contender)
+        elif failure := await self._open_pull_request(brief, report):
+            return f"no pull request: {failure}"
+        if len(reports) > 1:
+            await self._step("discard", ends.discard, key, reports, report.contender)
         return ""
+
+    async def _open_pull_request(self, brief: TaskBrief, report: ContenderReport) -> str:
+        """Two steps: what is pushed is stored before, so that a repetition pushes the same."""
+        ends, task = self._conduct.ends, brief.task
+        drafted = await self._step("draft", ends.draft_pull_request, task, report)
+        if not isinstance(drafted, dict):
+            return drafted
+        draft = convert(drafted, PullRequestDraft)
+        return await self._step("pull request", ends.open_pull_request, task, report, draft)
 
     async def _contender(self, given: Plain, named: Plain) -> Plain:
         brief, contender = convert(given, TaskBrief), convert(named, Contender)

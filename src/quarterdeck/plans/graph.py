@@ -69,6 +69,8 @@ def _list_facts(task: PlannedTask) -> Iterator[str]:
         yield "gate"
     if fields.end == "land":
         yield f"land on {fields.into}" if fields.into else "land"
+    elif fields.end == "pull request":
+        yield f"pull request for {fields.into}" if fields.into else "pull request"
 
 
 def describe_graph(plan: CheckedPlan, tasks: Mapping[str, PlannedTask]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from quarterdeck.system.errors import PathError
 from quarterdeck.system.paths import Roots
 from quarterdeck.wire.budgets import parse_limit
 from quarterdeck.wire.decoders import convert
+from quarterdeck.wire.errors import QuarterdeckError
 
 from .errors import InvalidPlanError, PlanInputError, PlanProblem, UnreadablePlanError
 from .key_lines import TEXT, Key, find_key_lines
@@ -43,6 +44,13 @@ _LINE = re.compile(r"at line (\d+)")
 _LONGEST_PROMPT = 1_000_000
 _MOST_INSTANCES = 200
 _NAME_RULE = "use at most 24 small letters, digits, '-' and '_'"
+_END_FIELDS = {
+    "into": ("land", "pull request"),
+    "method": ("land", "pull request"),
+    "checkout": ("land",),
+    "remote": ("pull request",),
+}
+"""Fields that say more about the end of a task, and the ends with which they count."""
 _CHECK_NAMES = frozenset(("check.name", "check.reason", "check.output"))
 
 
@@ -105,12 +113,18 @@ def _input_values(inputs: Mapping[str, str]) -> dict[str, str]:
     return {f"inputs.{name}": value for name, value in inputs.items()}
 
 
-def load_plan(path: Path, find_agent: Callable[[str], object] | None = None) -> CheckedPlan:
+def load_plan(
+    path: Path,
+    find_agent: Callable[[str], object] | None = None,
+    check_pull_request: Callable[[str, str | None], object] | None = None,
+) -> CheckedPlan:
     """Read a plan and check all of it. Blocks on files.
 
     Args:
         path: the file.
         find_agent: raises if there is no agent of a name; None: agents are not checked.
+        check_pull_request: raises if none can be opened from a directory, to a remote; None: that
+            is not checked.
 
     Raises:
         UnreadablePlanError: there is no such file, or it cannot be read.
@@ -130,6 +144,8 @@ def load_plan(path: Path, find_agent: Callable[[str], object] | None = None) -> 
     check = _Check(path, values, find_key_lines(text))
     fields = convert(check.check_form(), PlanFields)
     prompts = check.check_meaning(fields, find_agent)
+    if check_pull_request is not None:
+        check.check_pull_requests(check_pull_request)
     if problems := check.list_problems():
         raise InvalidPlanError(problems)
     return CheckedPlan(
@@ -240,13 +256,26 @@ class _Check:
         return template
 
     def _check_end(self, at: Key, task: TaskFields) -> None:
-        if task.end == "land" and not task.worktree:
-            self._add((*at, "end"), "only work in a worktree can be landed; set worktree = true")
-        for field in ("into", "method", "checkout"):
-            if getattr(task, field) and task.end != "land":
-                self._add((*at, field), 'only counts with end = "land"')
+        if task.end != "keep" and not task.worktree:
+            what = "can be landed" if task.end == "land" else "can be in a pull request"
+            self._add((*at, "end"), f"only work in a worktree {what}; set worktree = true")
+        for field, ends in _END_FIELDS.items():
+            if getattr(task, field) and task.end not in ends:
+                known = " or ".join(f'"{end}"' for end in ends)
+                self._add((*at, field), f"only counts with end = {known}")
         if task.base is not None and not task.worktree:
             self._add((*at, "base"), "only counts with worktree = true")
+
+    def check_pull_requests(self, check: Callable[[str, str | None], object]) -> None:
+        """Whether this machine can open those that the plan ends with; ``check`` raises if not."""
+        directory = str((self._path.parent / self._fields.directory).resolve())
+        for name, task in self._fields.tasks.items():
+            if task.end == "pull request":
+                try:
+                    check(directory, task.remote)
+                except QuarterdeckError as error:
+                    key = ("tasks", name, "end" if task.remote is None else "remote")
+                    self._add(key, str(error).replace("--remote", "remote").replace("\n", " "))
 
     def _check_race(self, at: Key, task: TaskFields) -> None:
         race, key = task.race, (*at, "race")
@@ -351,8 +380,6 @@ class _Check:
                 self._add(at, "the task has no agent; add agent here or at the top of the plan")
 
     def _check_agent(self, key: Key, name: str, find_agent: Callable[[str], object]) -> None:
-        from quarterdeck.wire.errors import QuarterdeckError
-
         try:
             find_agent(name)
         except QuarterdeckError as error:

@@ -50,6 +50,7 @@ EntryKind: TypeAlias = Literal[
     "gate_opened",
     "gate_answered",
     "landed",
+    "pull_request",
     "discarded",
     "picked",
 ]
@@ -204,6 +205,8 @@ class TaskProgress:
         """By contender."""
         self.reports: dict[str, ContenderReport] = {}
         self.is_picked = False
+        self.pull_request = ""
+        """The address of the one that was opened for it."""
         self.request = ""
         """Of an open gate."""
 
@@ -226,6 +229,8 @@ class TaskProgress:
                 self.state, self.request = "gate", entry.request
             case "gate_answered":
                 self.state, self.request = "running", ""
+            case "pull_request":
+                self.pull_request = entry.text
             case "picked":
                 self.winner, self.is_picked = entry.contender, True
             case _:

@@ -22,12 +22,13 @@ _log = logging.getLogger(__name__)
 
 
 def load_runnable_plan(file: Path, places: Places) -> "CheckedPlan":
-    """Read a plan and check all of it, its agents too. Blocks on files.
+    """Read a plan and check all of it, its agents and what its ends need too. Blocks on files.
 
     Raises:
         UnreadablePlanError, InvalidPlanError: as ``load_plan``.
     """
     from quarterdeck.drivers.catalogue import load_catalogue
+    from quarterdeck.fleet.landing.pull_request import check_pull_request
 
     from .plan import load_plan
 
@@ -37,7 +38,7 @@ def load_runnable_plan(file: Path, places: Places) -> "CheckedPlan":
         if name != "native":
             catalogue.find(name)
 
-    return load_plan(file, find_agent)
+    return load_plan(file, find_agent, check_pull_request)
 
 
 class _Proposal(Struct, frozen=True, kw_only=True):

@@ -30,8 +30,9 @@ __all__ = [
 ]
 
 PLAN_VERSION = 1
-EndAction: TypeAlias = Literal["keep", "land"]
-"""What happens with the work of a task: it stays in its worktree, or it is put on a branch."""
+EndAction: TypeAlias = Literal["keep", "land", "pull request"]
+"""What happens with the work of a task: it stays in its worktree, it is put on a branch, or a pull
+request is opened for it."""
 PickRule: TypeAlias = Literal["first", "best", "judge"]
 """Which contender wins: the first that passes its checks, the best of all by rank, or the one that
 another agent chooses."""
@@ -154,13 +155,16 @@ class TaskFields(Value, frozen=True, kw_only=True):
     end: EndAction = "keep"
     """What happens with the work."""
     into: str | None = None
-    """With ``land``: the branch; without it, the one that the worktree started from. A template of
-    inputs."""
+    """With ``land`` and ``pull request``: the branch; without it, the one that the worktree started
+    from. A template of inputs."""
+    remote: str | None = None
+    """With ``pull request``: the remote that the work is pushed to; without it, ``origin``, or the
+    only one."""
     checkout: bool = False
     """With ``land``: also update the files of the checkout that has the branch, if it is clean.
     Without it, a branch that is checked out somewhere is not moved."""
     method: LandingMethod | None = None
-    """With ``land``: how; without it, the setting ``landing.method``."""
+    """With ``land`` and ``pull request``: how; without it, the setting ``landing.method``."""
     matrix: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Inputs and their values: the task runs once for each combination."""
     race: RaceFields = RaceFields()

@@ -367,6 +367,8 @@ def _describe_entry(name: str, entry: "ProgressEntry") -> str:
             return f"{entry.task} waits for you: quarterdeck plan approve {name} {entry.task}"
         case "landed":
             return f"{who} landed"
+        case "pull_request":
+            return f"{who} pull request: {entry.text}"
         case "plan_changed":
             return entry.text
         case _:
@@ -400,7 +402,7 @@ def _make_task_row(one: "TaskProgress") -> tuple[str, ...]:
             costs[currency] = costs.get(currency, 0.0) + amount
     until = one.ended or read_wall_clock()
     took = f"{(until - one.begun) / 1e6:.0f}s" if one.begun else ""
-    marks = [one.text] if one.text else []
+    marks = [text for text in (one.text, one.pull_request) if text]
     if one.repeated:
         marks.append(f"{count_noun(one.repeated, 'turn')} repeated")
     tokens = count(sum(report.tokens for report in one.reports.values())) if one.reports else ""
@@ -436,6 +438,7 @@ def _describe_run(found: "PlanRun") -> dict[str, Any]:
                 "winner": one.winner,
                 "attempts": one.attempts,
                 "repeated": one.repeated,
+                "pull_request": one.pull_request,
                 "begun": one.begun,
                 "ended": one.ended,
                 "sessions": one.sessions,

@@ -13,24 +13,34 @@ import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct
 
 from quarterdeck.config.trust import TrustStore
 from quarterdeck.config.workspace import find_workspace
 from quarterdeck.system.api import CommandSpec, EndingDeadlines
 from quarterdeck.system.environment import find_own_program
+from quarterdeck.system.errors import GitError
+from quarterdeck.system.git.repository import expect_repository, list_remotes
 from quarterdeck.system.output import OutputRing, Utf8Decoder
 from quarterdeck.system.process import spawn
+from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.errors import LinkError
 
 from ..errors import FleetError
 from .api import PullRequestDraft
 
-__all__ = ["OpenedPullRequest", "PullRequestError", "open_pull_request"]
+__all__ = [
+    "OpenedPullRequest",
+    "PullRequestError",
+    "check_pull_request",
+    "open_pull_request",
+]
 
 _SECONDS = 120.0
 _OUTPUT = 8_000
+_NO_PROGRAM = "neither gh nor glab is on PATH outside the project; install one of them and log in"
 _URL = re.compile(r"https?://\S+")
 _NO_PROMPT = {"GIT_TERMINAL_PROMPT": "0", "GH_PROMPT_DISABLED": "1", "NO_COLOR": "1"}
 
@@ -56,7 +66,7 @@ async def open_pull_request(
     remote: str | None = None,
     seconds: float = _SECONDS,
 ) -> OpenedPullRequest:
-    """Push a branch and open a pull request for it.
+    """Push a branch and open a pull request for it, or find the one that is open already.
 
     Raises:
         PullRequestError: the project is not trusted, a program is missing or failed, or the remote
@@ -69,14 +79,58 @@ async def open_pull_request(
     url = (await tools.git("remote", "get-url", remote)).strip()
     name = await tools.choose_program(url)
     await tools.git("push", "--porcelain", remote, f"{draft.commit}:refs/heads/{draft.branch}")
-    output = await tools.run(name, _words(name, draft), given=draft.body)
-    found = _URL.search(output)
-    return OpenedPullRequest(
-        url=found[0] if found is not None else "",
-        remote=remote,
-        branch=draft.branch,
-        program=name,
-    )
+    try:
+        output = await tools.run(name, _words(name, draft), given=draft.body)
+        found = _URL.search(output)
+        opened = found[0] if found is not None else ""
+    except PullRequestError:
+        if not (opened := await tools.find_open(name, draft)):
+            raise
+    return OpenedPullRequest(url=opened, remote=remote, branch=draft.branch, program=name)
+
+
+def check_pull_request(directory: str, remote: str | None = None) -> None:
+    """See whether a pull request could be opened from here; blocks, and runs nothing of a project.
+
+    Whether the person is logged in shows when it is opened.
+
+    Raises:
+        PullRequestError: there is no repository, no remote, or neither ``gh`` nor ``glab``.
+    """
+    try:
+        repository = expect_repository(directory)
+        known = list_remotes(repository)
+    except GitError as error:
+        raise PullRequestError(f"a pull request needs a git repository: {error}") from error
+    chosen = _choose_remote(repository.top, list(known), remote)
+    for name in _list_programs(known[chosen]):
+        if find_own_program(name, [repository.top]) is not None:
+            return
+    raise PullRequestError(_NO_PROGRAM)
+
+
+def _choose_remote(repository: str, listed: Sequence[str], wanted: str | None) -> str:
+    known = [name for name in listed if not name.startswith("-")]  # it would be an option
+    if wanted is not None:
+        if wanted in known:
+            return wanted
+        raise PullRequestError(
+            f"there is no remote {wanted!r} in {repository!r}; its remotes are: "
+            f"{', '.join(known) or 'none'}"
+        )
+    if "origin" in known:
+        return "origin"
+    if len(known) != 1:
+        raise PullRequestError(
+            f"{repository!r} has no remote 'origin'; name one with --remote: "
+            f"{', '.join(known) or 'it has none, add one with git remote add'}"
+        )
+    return known[0]
+
+
+def _list_programs(url: str) -> tuple[str, ...]:
+    """Which programs may do it, by the address of the remote."""
+    return ("glab", "gh") if "gitlab" in url.lower() else ("gh", "glab")
 
 
 def _check_trust(repository: Path, trust: TrustStore) -> None:
@@ -106,32 +160,28 @@ class _Tools:
 
     async def choose_remote(self, wanted: str | None) -> str:
         listed = (await self.git("remote")).split()
-        known = [name for name in listed if not name.startswith("-")]  # it would be an option
-        if wanted is not None:
-            if wanted in known:
-                return wanted
-            raise PullRequestError(
-                f"there is no remote {wanted!r} in {self._repository!r}; its remotes are: "
-                f"{', '.join(known) or 'none'}"
-            )
-        if "origin" in known:
-            return "origin"
-        if len(known) != 1:
-            raise PullRequestError(
-                f"{self._repository!r} has no remote 'origin'; name one with --remote: "
-                f"{', '.join(known) or 'it has none, add one with git remote add'}"
-            )
-        return known[0]
+        return _choose_remote(self._repository, listed, wanted)
 
     async def choose_program(self, url: str) -> str:
         """``gh`` or ``glab``, by the address of the remote and by what is installed."""
-        wanted = ("glab", "gh") if "gitlab" in url.lower() else ("gh", "glab")
-        for name in wanted:
+        for name in _list_programs(url):
             if await self._find(name) is not None:
                 return name
-        raise PullRequestError(
-            "neither gh nor glab is on PATH outside the project; install one of them and log in"
-        )
+        raise PullRequestError(_NO_PROGRAM)
+
+    async def find_open(self, name: str, draft: PullRequestDraft) -> str:
+        """The address of a pull request of this branch that is open already; empty: none is."""
+        if name == "gh":
+            words = ("pr", "list", "--state", "open", "--base", draft.base)
+            words = (*words, "--head", draft.branch, "--json", "url")
+        else:
+            words = ("mr", "list", "--target-branch", draft.base)
+            words = (*words, "--source-branch", draft.branch, "--output", "json")
+        try:
+            found = decode_json((await self.run(name, words)).encode(), list[dict[str, Any]])
+        except (PullRequestError, DecodeError):
+            return ""  # what failed before says more
+        return next((str(one.get("url") or one.get("web_url") or "") for one in found), "")
 
     async def git(self, *words: str) -> str:
         return await self.run("git", words)

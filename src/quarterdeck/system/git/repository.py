@@ -43,6 +43,7 @@ __all__ = [
     "find_common_directory",
     "find_identity",
     "find_repository",
+    "list_remotes",
     "read_whole",
 ]
 
@@ -312,6 +313,23 @@ def find_identity(repository: GitRepository) -> GitIdentity:
     settings = _own_settings(repository.top) | theirs
     name, email = (_in_one_line(settings.get(f"user.{part}", "")) for part in ("name", "email"))
     return GitIdentity(name=name or "Quarterdeck", email=email or "quarterdeck@localhost")
+
+
+def list_remotes(repository: GitRepository) -> dict[str, str]:
+    """The remotes of a repository and their addresses, by its own settings alone; blocks.
+
+    Addresses are as they are written, and may have a password in them: do not show them.
+
+    Raises:
+        GitUnsafeError, GitUnavailableError: the settings cannot be read.
+    """
+    settings = _settings_in(f"{repository.common_dir}/config", repository.top)
+    begin, end = "remote.", ".url"
+    return {
+        name[len(begin) : -len(end)]: value
+        for name, value in settings.items()
+        if name.startswith(begin) and name.endswith(end) and len(name) > len(begin) + len(end)
+    }
 
 
 def _in_one_line(text: str) -> str:
