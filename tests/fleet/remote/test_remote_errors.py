@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,7 +151,7 @@ async def test_a_program_that_is_older_than_remote_hosts(ssh: ScriptedSsh, diale
     ],
 )
 async def test_another_protocol_there(
-    ssh: ScriptedSsh, dialer: RemoteDialer, changes: dict[str, object], words: str
+    ssh: ScriptedSsh, dialer: RemoteDialer, changes: dict[str, Any], words: str
 ):
     ssh.report("/run/there.sock", **changes)
     with pytest.raises(HostVersionError, match=words) as caught:

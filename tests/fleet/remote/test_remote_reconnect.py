@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -68,7 +69,7 @@ async def wire(tmp_path: Path, fleet: FakeFleet, ssh: ScriptedSsh) -> AsyncItera
     wire = Wire(there / "s")
     there.mkdir(mode=0o700)
     async with (
-        FleetServer(fleet, stop=lambda: None).serve(there / "s"),
+        FleetServer(cast("Any", fleet), stop=lambda: None).serve(there / "s"),
         serve_unix(tmp_path / "w", wire.carry),
     ):
         ssh.report(tmp_path / "w")

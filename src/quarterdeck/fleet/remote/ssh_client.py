@@ -15,6 +15,7 @@ import signal
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from msgspec import Struct
 
@@ -58,8 +59,6 @@ _OPTIONS = (
 """They win over the person's configuration, which decides on the rest: keys, names, jumps."""
 _VARIABLES = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "SSH_SK_PROVIDER", "KRB5CCNAME")
 _MOST_BYTES = 64 * 1024
-_LAST_WORDS = 0.5
-"""Seconds for what is left in a pipe; an old ssh leaves its error output to the connection."""
 _PLAIN_PATH = re.compile(r"/[\w./+@,=-]*")
 """Of these characters ssh takes none for a token, a variable or a separator."""
 _SUFFIX = 18
@@ -159,33 +158,47 @@ class SshClient:
         return (*port, "--", address.destination)
 
     async def _ssh(self, words: list[str], seconds: float) -> SshResult:
-        try:
-            child = await asyncio.create_subprocess_exec(
+        # A file, not a pipe: an old ssh lets the connection keep its error output open.
+        with await asyncio.to_thread(tempfile.TemporaryFile) as errors:
+            child = await self._start(words, errors)
+            try:
+                async with asyncio.timeout(seconds):
+                    return await _collect(child, errors)
+            except TimeoutError:
+                raise HostUnreachableError(
+                    f"{self._address.name!r} did not answer within {seconds:.0f} s; check the "
+                    f"network, and whether `{self._shown_ssh}` works"
+                ) from None
+            finally:
+                await _end(child)
+
+    async def _start(self, words: list[str], errors: IO[bytes]) -> asyncio.subprocess.Process:
+        starting = start_task(
+            asyncio.create_subprocess_exec(
                 "ssh",
                 *words,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
+                stderr=errors,
                 cwd="/",
                 env=child_environment(inherit=_VARIABLES),
                 start_new_session=True,  # without a terminal it cannot ask for anything
-            )
+            ),
+            name="ssh: start",
+        )
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # It may run by now: what it started would keep its output open, and us waiting.
+            with suppress(OSError):
+                await _end(await starting)
+            raise
         except FileNotFoundError:
             raise self._error(
                 "ssh-missing", "the program 'ssh' is not installed here; install OpenSSH's client"
             ) from None
         except OSError as error:
             raise self._error("ssh-missing", f"ssh cannot be started: {error}") from error
-        try:
-            async with asyncio.timeout(seconds):
-                return await _collect(child)
-        except TimeoutError:
-            raise HostUnreachableError(
-                f"{self._address.name!r} did not answer within {seconds:.0f} s; check the network, "
-                f"and whether `{self._shown_ssh}` works"
-            ) from None
-        finally:
-            await _end(child)
 
     def _make_control_path(self) -> str:
         return self._make_path(f"ssh-{self._mark()}", _SUFFIX)
@@ -290,32 +303,22 @@ def _spell(options: list[str]) -> list[str]:
     return [word for option in options for word in ("-o", option)]
 
 
-async def _collect(child: asyncio.subprocess.Process) -> SshResult:
-    assert child.stdout is not None and child.stderr is not None
-    output, errors = bytearray(), bytearray()
-    readers = [
-        start_task(_read(child.stdout, output), name="ssh: output"),
-        start_task(_read(child.stderr, errors), name="ssh: errors"),
-    ]
-    try:
-        code = await child.wait()
-        await asyncio.wait(readers, timeout=_LAST_WORDS)
-    finally:
-        for reader in readers:
-            reader.cancel()
-        await asyncio.gather(*readers, return_exceptions=True)
+async def _collect(child: asyncio.subprocess.Process, errors: IO[bytes]) -> SshResult:
+    assert child.stdout is not None
+    output = bytearray()
+    while data := await child.stdout.read(_MOST_BYTES):
+        output += data
+        del output[:-_MOST_BYTES]
+    code = await child.wait()
+    last = await asyncio.to_thread(_read_last, errors)
     return SshResult(
-        code=code,
-        output=output.decode("utf-8", "replace"),
-        errors=errors.decode("utf-8", "replace"),
+        code=code, output=output.decode("utf-8", "replace"), errors=last.decode("utf-8", "replace")
     )
 
 
-async def _read(stream: asyncio.StreamReader, into: bytearray) -> None:
-    """Read to the end; what is kept is the last of it."""
-    while data := await stream.read(_MOST_BYTES):
-        into += data
-        del into[:-_MOST_BYTES]
+def _read_last(file: IO[bytes]) -> bytes:
+    file.seek(max(0, file.seek(0, os.SEEK_END) - _MOST_BYTES))
+    return file.read(_MOST_BYTES)
 
 
 async def _end(child: asyncio.subprocess.Process) -> None:
