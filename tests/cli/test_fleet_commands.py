@@ -162,7 +162,7 @@ def test_agents_are_steered(done, run):
     done("rename", "ann", "bob")
     assert done("fork", "bob", "-n", "cid", "say copied") == "cid\n"
     done("close", "bob")
-    assert "quarterdeck resume bob" in run("send", "bob", "hello").stderr
+    assert "quarterdeck resume bob" in run("send", "--no-resume", "bob", "hello").stderr
     assert done("resume", "bob", "say back") == "bob\n"
     done("kill", "bob", "--reason", "enough")
     assert run("wait", "bob", "cid").returncode == 5

@@ -118,14 +118,14 @@ async def test_what_cannot_be_commented_is_refused(tmp_path: Path):
         assert await ann.fleet.comments("ann", all=True) == []
 
 
-async def test_comments_stay_open_while_the_agent_is_not_live(tmp_path: Path):
+async def test_comments_stay_open_while_the_agent_is_archived(tmp_path: Path):
     async with reviewed_agent(tmp_path, {b"a.txt": OLD}) as ann:
         ann.write("a.txt", NEW)
         made = await ann.fleet.comment("ann", "a.txt", 5, "Why?")
         dropped = await ann.fleet.comment("ann", "a.txt", 6, "Nothing.")
         await ann.fleet.drop_comment("ann", dropped.id[-8:])
-        await ann.fleet.close("ann")
-        with pytest.raises(AgentNotReadyError, match="resume it first"):
+        await ann.fleet.archive("ann")
+        with pytest.raises(AgentNotReadyError, match="unarchive it first"):
             await ann.fleet.send_comments("ann")
         (placed,) = await ann.fleet.comments("ann")
         assert placed.comment == made
