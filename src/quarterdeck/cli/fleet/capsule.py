@@ -16,8 +16,8 @@ from quarterdeck.wire.clock import format_local_time
 from quarterdeck.wire.private_files import open_private
 from quarterdeck.wire.terminal_text import count_noun
 
-from .command_io import as_json_option, echo_json, terminal_width, with_fleet
-from .output import echo, escape_to_line, is_terminal, table, write_notice, write_output
+from ..command_io import as_json_option, echo_json, terminal_width, with_fleet
+from ..output import echo, escape_to_line, is_terminal, table, write_notice, write_output
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.api import AgentInfo
@@ -53,7 +53,7 @@ most_option = click.option(
 
 @click.group()
 def capsule() -> None:
-    """Move sessions between machines and agents, each capsule one file.
+    """Move sessions between machines, each capsule one file.
 
     A capsule has the events of a session and its sub-agents, the session files of its agent, and
     the work tree with uncommitted and untracked files. It is a zip file; docs/capsule.md describes
@@ -70,8 +70,8 @@ def capsule() -> None:
     help="Write to this file, readable only by you; default: standard output.",
 )
 @click.option("--with-secrets", is_flag=True, help="Do not mask secrets.")
-@click.option("--no-work-tree", is_flag=True, help="Leave the files of the project out.")
-@click.option("--thin", is_flag=True, help="Leave out commits that branches of remotes have.")
+@click.option("--no-work-tree", is_flag=True, help="Without the files of the project.")
+@click.option("--thin", is_flag=True, help="Without commits that branches of remotes have.")
 @click.option(
     "--sign",
     "key",
@@ -309,7 +309,7 @@ def verify(
     is_flag=True,
     help="Keep its grants, rules, modes, tool servers and worktrees; for capsules of your own.",
 )
-@click.option("--no-vendor-files", is_flag=True, help="Leave the session files of its agent out.")
+@click.option("--no-vendor-files", is_flag=True, help="Without the session files of its agent.")
 @click.option(
     "--require-signature", is_flag=True, help="Refuse it unless an allowed signer signed."
 )
