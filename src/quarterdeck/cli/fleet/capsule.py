@@ -385,12 +385,10 @@ def _hand_over(report: "ImportReport", to: str, prompt: str | None) -> "AgentInf
 def _report_lines(report: "ImportReport") -> Iterator[str]:
     for one in report.sessions:
         yield from _session_lines(one)
-    directory, references = report.work_tree[:1], report.work_tree[1:]
-    if references:
-        named = ", ".join(references)
-        yield f"Work tree: in {directory[0]} as {named}; its files are unchanged"
-    elif directory:
-        yield f"Work tree: restored in {directory[0]}"
+    if report.work_tree:
+        directory, *references = report.work_tree
+        where = f"in {directory} as {', '.join(references)}; its files are unchanged"
+        yield f"Work tree: {where if references else f'restored in {directory}'}"
     yield f"Signature: {report.signature}"
     yield from _omitted_lines(report.omitted)
 
