@@ -347,13 +347,12 @@ def import_(
         limits=_limits(most),
     )
     report = asyncio.run(_import(file, options))
+    for line in _report_lines(report) if not as_json else ():
+        echo(escape_to_line(line))
     started = _hand_over(report, to, prompt) if to is not None else None
     if as_json:
         echo_json({"import": report, "agent": started})
-        return
-    for line in _report_lines(report):
-        echo(escape_to_line(line))
-    if started is not None:
+    elif started is not None:
         echo(escape_to_line(f"{started.name} ({started.agent}) continues it"))
 
 
@@ -370,8 +369,10 @@ async def _import(file: Path, options: "ImportOptions") -> "ImportReport":
 
 
 def _hand_over(report: "ImportReport", to: str, prompt: str | None) -> "AgentInfo":
-    if len(report.sessions) > 1:
-        raise click.UsageError("the capsule has several sessions; hand them over one by one")
+    if len(report.sessions) != 1:
+        raise click.UsageError(
+            "the capsule is taken in, but has several sessions; export the one to hand over"
+        )
     moved = report.sessions[0]
 
     async def start(fleet: "HostClient") -> "AgentInfo":
