@@ -53,7 +53,8 @@ COMMANDS = {
         "Inspect and maintain the log of every session.",
     ),
     "capsule": LazyCommand(
-        "quarterdeck.cli.capsule:capsule", "Move sessions between machines, each capsule one file."
+        "quarterdeck.cli.fleet.capsule:capsule",
+        "Move sessions between machines, each capsule one file.",
     ),
     "ps": LazyCommand("quarterdeck.cli.fleet.sessions:ps", "List the agents."),
     "spawn": LazyCommand("quarterdeck.cli.fleet.spawn:spawn", "Start an agent on PROMPT."),

@@ -83,7 +83,8 @@ def test_one_byte_less_and_one_more(there: Machine, capsule: Path, tmp_path: Pat
 def test_any_byte_changed_is_noticed(capsule: Path, tmp_path: Path):
     """Except those that mean nothing, and such as unpack to the very same content."""
     data = capsule.read_bytes()
-    good = read_members(capsule)
+    with open_capsule(capsule) as opened:
+        good = opened.digest
     file = tmp_path / "changed"
     missed: list[int] = []
     for place in range(0, len(data), 7):
@@ -91,9 +92,9 @@ def test_any_byte_changed_is_noticed(capsule: Path, tmp_path: Path):
         try:
             with open_capsule(file) as opened:
                 opened.verify(lambda *_: None)
+                assert opened.digest == good
         except CapsuleRefusedError:
             continue
-        assert read_members(file) == good
         missed.append(place)
     assert len(set(missed) - free_bytes(data)) < 3  # a copy from another equal place
 

@@ -309,7 +309,7 @@ def test_what_a_killed_import_left_is_deleted_or_finished(tmp_path: Path):
 
 
 def test_only_one_import_runs_at_a_time(tmp_path: Path):
-    from quarterdeck.fleet.capsule.staging import open_stage
+    from quarterdeck.fleet.capsule.import_stage import open_stage
 
     machine = Machine(tmp_path / "a")
     entries = short_session("/w", "one")

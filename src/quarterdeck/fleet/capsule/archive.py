@@ -138,7 +138,7 @@ class PartSpool:
 
     @property
     def method(self) -> int:
-        """How it goes into the container: what packs too well could not be told from a bomb."""
+        """How it goes into the container: what packs too well would look like a bomb."""
         if self._packer is None or self.size > self.packed * (self._ratio // 2):
             return _STORED
         return _DEFLATED

@@ -32,11 +32,11 @@ from quarterdeck.wire.values import Value
 from .archive import CapsuleLimits
 from .errors import CapsuleError, CapsuleRefusedError, WorkTreeError
 from .exporter import ProgressCallback
+from .import_stage import ImportStage, open_stage
 from .log_rewriter import LogRewriter
 from .manifest import CapsuleLog, CapsulePart, CapsuleSession, OmittedItem
 from .reader import OpenCapsule, open_capsule
 from .signature import CapsuleSignature
-from .staging import ImportStage, open_stage
 from .vendor_files import VendorFilesError, VendorHomes
 from .work_tree import RestoredTree, place_beside, restore_work_tree
 

@@ -16,8 +16,8 @@ from quarterdeck.wire.clock import format_local_time
 from quarterdeck.wire.private_files import open_private
 from quarterdeck.wire.terminal_text import count_noun
 
-from .command_io import as_json_option, echo_json, terminal_width, with_fleet
-from .output import echo, escape_to_line, is_terminal, table, write_notice, write_output
+from ..command_io import as_json_option, echo_json, terminal_width, with_fleet
+from ..output import echo, escape_to_line, is_terminal, table, write_notice, write_output
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.api import AgentInfo
@@ -53,7 +53,7 @@ most_option = click.option(
 
 @click.group()
 def capsule() -> None:
-    """Move sessions between machines and agents, each capsule one file.
+    """Move sessions between machines, each capsule one file.
 
     A capsule has the events of a session and its sub-agents, the session files of its agent, and
     the work tree with uncommitted and untracked files. It is a zip file; docs/capsule.md describes
@@ -70,8 +70,8 @@ def capsule() -> None:
     help="Write to this file, readable only by you; default: standard output.",
 )
 @click.option("--with-secrets", is_flag=True, help="Do not mask secrets.")
-@click.option("--no-work-tree", is_flag=True, help="Leave the files of the project out.")
-@click.option("--thin", is_flag=True, help="Leave out commits that branches of remotes have.")
+@click.option("--no-work-tree", is_flag=True, help="Without the files of the project.")
+@click.option("--thin", is_flag=True, help="Without commits that branches of remotes have.")
 @click.option(
     "--sign",
     "key",
@@ -309,7 +309,7 @@ def verify(
     is_flag=True,
     help="Keep its grants, rules, modes, tool servers and worktrees; for capsules of your own.",
 )
-@click.option("--no-vendor-files", is_flag=True, help="Leave the session files of its agent out.")
+@click.option("--no-vendor-files", is_flag=True, help="Without the session files of its agent.")
 @click.option(
     "--require-signature", is_flag=True, help="Refuse it unless an allowed signer signed."
 )
@@ -347,13 +347,12 @@ def import_(
         limits=_limits(most),
     )
     report = asyncio.run(_import(file, options))
+    for line in _report_lines(report) if not as_json else ():
+        echo(escape_to_line(line))
     started = _hand_over(report, to, prompt) if to is not None else None
     if as_json:
         echo_json({"import": report, "agent": started})
-        return
-    for line in _report_lines(report):
-        echo(escape_to_line(line))
-    if started is not None:
+    elif started is not None:
         echo(escape_to_line(f"{started.name} ({started.agent}) continues it"))
 
 
@@ -370,8 +369,10 @@ async def _import(file: Path, options: "ImportOptions") -> "ImportReport":
 
 
 def _hand_over(report: "ImportReport", to: str, prompt: str | None) -> "AgentInfo":
-    if len(report.sessions) > 1:
-        raise click.UsageError("the capsule has several sessions; hand them over one by one")
+    if len(report.sessions) != 1:
+        raise click.UsageError(
+            "the capsule is taken in, but has several sessions; export the one to hand over"
+        )
     moved = report.sessions[0]
 
     async def start(fleet: "HostClient") -> "AgentInfo":
@@ -385,12 +386,10 @@ def _hand_over(report: "ImportReport", to: str, prompt: str | None) -> "AgentInf
 def _report_lines(report: "ImportReport") -> Iterator[str]:
     for one in report.sessions:
         yield from _session_lines(one)
-    directory, references = report.work_tree[:1], report.work_tree[1:]
-    if references:
-        named = ", ".join(references)
-        yield f"Work tree: in {directory[0]} as {named}; its files are unchanged"
-    elif directory:
-        yield f"Work tree: restored in {directory[0]}"
+    if report.work_tree:
+        directory, *references = report.work_tree
+        where = f"in {directory} as {', '.join(references)}; its files are unchanged"
+        yield f"Work tree: {where if references else f'restored in {directory}'}"
     yield f"Signature: {report.signature}"
     yield from _omitted_lines(report.omitted)
 
