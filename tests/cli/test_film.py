@@ -7,7 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from quarterdeck.cli.film import FilmFrame, FilmPlayer, make_frames, write_asciicast, write_html
+from quarterdeck.cli.replay.film import (
+    FilmFrame,
+    FilmPlayer,
+    make_frames,
+    write_asciicast,
+    write_html,
+)
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import MessageChunk, Prompted, TurnEnded, TurnStarted
 from quarterdeck.wire.ids import MessageId, SessionId
@@ -70,7 +76,7 @@ def test_what_was_recorded_does_nothing_in_a_page():
 def test_a_terminal_plays_until_q(tmp_path: Path):
     code = (
         "import sys\n"
-        "from quarterdeck.cli.film import FilmFrame, play_film\n"
+        "from quarterdeck.cli.replay.film import FilmFrame, play_film\n"
         "frames = [FilmFrame(0.0, 'first\\n'), FilmFrame(1e6, 'never\\n')]\n"
         "write = lambda t: (sys.stdout.write(t), sys.stdout.flush())\n"
         "play_film(frames, 1.0, write)\n"

@@ -109,7 +109,8 @@ input{flex:1}button,select{font:inherit}
 </style></head><body><pre id="t"></pre>
 <div><button id="p">Play</button><input id="s" type="range" min="0" step="0.1" value="0"
  aria-label="Position"><select id="v" aria-label="Speed"><option>0.5</option>
-<option selected>1</option><option>2</option><option>4</option><option>8</option></select><span id="c"></span></div>
+<option selected>1</option><option>2</option><option>4</option><option>8</option></select>
+<span id="c"></span></div>
 <script>
 const F=@FRAMES@,$=i=>document.getElementById(i),end=F.length?F[F.length-1][0]:0;
 let now=0,shown=0,on=false,before=0;$("s").max=end;

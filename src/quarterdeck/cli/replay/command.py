@@ -13,8 +13,8 @@ from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.private_files import open_private
 
-from .command_io import as_json_option, echo_json
-from .output import echo, escape_controls, write_output
+from ..command_io import as_json_option, echo_json
+from ..output import echo, escape_controls, write_output
 
 if TYPE_CHECKING:
     from quarterdeck.agent.replay.check import ReplayChanges, ReplayReport
