@@ -51,8 +51,26 @@ def test_a_session_is_checked_and_the_exit_code_tells(run, work: Path, home: Pat
     )
 
 
+def test_a_film_is_written_as_text_asciicast_and_page(run, work: Path, session: str):
+    shown = run("replay", session)
+    assert shown.returncode == 0, shown.stderr
+    assert "say ebb" in shown.stdout and "It says ebb." in shown.stdout
+
+    assert run("replay", session, "--format", "asciicast", "-o", "f.cast").returncode == 0
+    header, *events = map(json.loads, (work / "f.cast").read_text().splitlines())
+    assert header["version"] == 2
+    assert [kind for _, kind, _ in events] == ["o"] * len(events)
+    times = [time for time, _, _ in events]
+    assert times == sorted(times)
+    assert "It says ebb." in "".join(text for _, _, text in events)
+    assert (work / "f.cast").stat().st_mode & 0o077 == 0
+
+    page = run("replay", session, "--format", "html").stdout
+    assert "It says ebb." in page and "http" not in page.replace("http-equiv", "")
+
+
 def test_wrong_input_is_refused_by_its_reason(run, work: Path, session: str):
-    assert "choose --check" in run("replay", session).stderr
+    assert "choose what to write" in run("replay", session, "-o", "x").stderr
     none = run("replay", "ses_00000000000000000000000000", "--check")
     assert none.returncode == 1 and "there is no session" in none.stderr
     assert "neither a file nor a rule" in run("replay", session, "--rules", "x").stderr

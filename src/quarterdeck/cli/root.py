@@ -125,7 +125,8 @@ COMMANDS = {
     ),
     "sessions": LazyCommand("quarterdeck.cli.fleet.sessions:sessions", "List every session."),
     "replay": LazyCommand(
-        "quarterdeck.cli.replay:replay", "Run a recorded session again and compare every step."
+        "quarterdeck.cli.replay.command:replay",
+        "Play a recorded session, or run it again and compare.",
     ),
     "history": LazyCommand(
         "quarterdeck.cli.history:history",

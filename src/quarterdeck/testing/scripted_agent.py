@@ -103,10 +103,14 @@ async def open_agent(
     """
     cwd, model = root / "work", make_model(*replies)
     await asyncio.to_thread(cwd.mkdir, exist_ok=True)
+
+    def give(_: str) -> ScriptedModel:
+        return model
+
     usual: dict[str, Any] = {
         "cwd": str(cwd),
         "model": model.info.name,
-        "make_model": lambda _: model,
+        "make_model": give,
         "pace": SessionClock(sleep=_skip_wait),
     }
     places = Places.find({"QUARTERDECK_HOME": str(root / "home")})

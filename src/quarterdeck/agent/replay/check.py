@@ -47,8 +47,8 @@ from ..session_system import SessionSystem
 from ..tools.tool import Tool
 from ..tools.toolbox import LazyTool, shipped_tools
 from .conductor import Conductor, Divergence
+from .recorded_run import RecordedItem, Recording, split_runs
 from .recorded_tools import RecordedServers, RecordedSystem, make_recorded_tools
-from .recording import RecordedItem, Recording, split_runs
 from .stand_ins import (
     RecordedHooks,
     RecordedInstructions,

@@ -38,7 +38,7 @@ from quarterdeck.wire.permissions import Cancelled, Decider, Selected, option_of
 from quarterdeck.wire.record import Record
 from quarterdeck.wire.tasks import BackgroundTasks
 
-from .recording import RecordedItem, Recording, StepPlace, compare_form, is_cancelled, slot_of
+from .recorded_run import RecordedItem, Recording, StepPlace, compare_form, is_cancelled, slot_of
 
 if TYPE_CHECKING:
     from ..session import Session

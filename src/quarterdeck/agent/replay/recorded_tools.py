@@ -36,7 +36,7 @@ from ..tools.tool import Arguments, LiveCall, PreparedCall, Tool, ToolError, Too
 from ..tools.toolbox import ForeignArguments, ForeignTool, LazyTool, Toolbox
 from ..tools.workspace import SeenFiles, ToolWorkspace
 from .conductor import Conductor, speaker
-from .recording import CallRecord
+from .recorded_run import CallRecord
 
 __all__ = [
     "RecordedServerTool",

@@ -60,7 +60,7 @@ from ..instructions import NestedInstructions
 from ..model_call import digest_request
 from ..ports import HookEmit, HookPoint, HookVerdict
 from .conductor import Conductor, asking, speaker
-from .recording import CallRecord, ModelAnswer, RecordedItem, parse_hook_refusal
+from .recorded_run import CallRecord, ModelAnswer, RecordedItem, parse_hook_refusal
 
 if TYPE_CHECKING:
     from ..ports import Hooks

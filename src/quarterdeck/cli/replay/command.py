@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,9 +11,10 @@ import click
 from quarterdeck.config.places import Places
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.ids import SessionId
+from quarterdeck.wire.private_files import open_private
 
-from .command_io import as_json_option, echo_json
-from .output import echo, escape_controls
+from ..command_io import as_json_option, echo_json
+from ..output import echo, escape_controls, write_output
 
 if TYPE_CHECKING:
     from quarterdeck.agent.replay.check import ReplayChanges, ReplayReport
@@ -50,6 +51,27 @@ _EFFECTS = ("allow", "ask", "deny")
     metavar="FILE",
     help="Another log than those of this machine.",
 )
+@click.option(
+    "--speed",
+    type=click.FloatRange(0.01, 1000),
+    default=1.0,
+    show_default=True,
+    help="Play the film so many times as fast.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("terminal", "asciicast", "html")),
+    default="terminal",
+    show_default=True,
+    help="Play the film here, or write it as a file. Secrets are masked.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write to this file, readable only by you; default: standard output.",
+)
 @as_json_option
 @click.pass_context
 def replay(
@@ -61,20 +83,25 @@ def replay(
     model: str | None,
     system_prompt: Path | None,
     log: Path | None,
+    speed: float,
+    form: str,
+    output: Path | None,
     as_json: bool,
 ) -> None:
-    """Run a recorded SESSION of our own agent again, without a model, and compare every step.
+    """Play a recorded SESSION as a film; or run it again, without a model, and compare every step.
 
     SESSION is an id, the name of an agent of the fleet, or a file that `quarterdeck journal
-    export` wrote. Model answers, tool results and answers of people come from the recording;
-    nothing is changed on disk and no connection is made.
+    export` wrote. In the film, space pauses, the arrow keys seek and change the speed, and q quits.
 
-    With --check the exit code is 3 if anything differs. With --rules, --mode, --model or
-    --system-prompt alone, what would have been different is listed, and the exit code is 0.
+    With --check our own agent runs on the recording: model answers, tool results and answers of
+    people come from it, nothing is changed on disk and no connection is made. The exit code is 3 if
+    anything differs. With --rules, --mode, --model or --system-prompt alone, what would have been
+    different is listed, and the exit code is 0.
     """
     changes = _read_changes(rules, mode, model, system_prompt)
     if not check and changes is None:
-        raise click.UsageError("choose --check, or what is to be different: --rules, --mode …")
+        _show_film(session, log, form, speed, output)
+        return
     report = asyncio.run(_check(session, log, changes))
     if as_json:
         echo_json(_as_json(report))
@@ -82,6 +109,50 @@ def replay(
         for line in format_report(report, is_question=not check):
             echo(line)
     context.exit(DIVERGED if check and not report.is_same else 0)
+
+
+def _show_film(
+    session: str, log: Path | None, form: str, speed: float, output: Path | None
+) -> None:
+    from .film import make_frames, play_film, write_asciicast, write_html
+
+    id_, records = asyncio.run(_read_film(session, log))
+    if output is not None and form == "terminal":
+        raise click.UsageError("choose what to write: --format asciicast, or --format html")
+    frames, began = make_frames(records), records[0].time if records else 0
+    title = f"Session {id_}"
+    if form == "terminal":
+        play_film(frames, speed, write_output)
+        return
+    lines = [write_html(frames, title=title)]
+    if form == "asciicast":
+        lines = list(write_asciicast(frames, title=title, began=began))
+    if output is None:
+        write_output("".join(lines))
+        return
+    try:
+        descriptor = open_private(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    except OSError as error:
+        raise click.UsageError(f"cannot write {str(output)!r}: {error.strerror}") from error
+    with os.fdopen(descriptor, "wb") as file:
+        file.write("".join(lines).encode("utf-8", "backslashreplace"))
+
+
+async def _read_film(session: str, log: Path | None) -> "tuple[SessionId, list[Record]]":
+    """The records of the session itself, with secrets masked."""
+    from quarterdeck.journal.export.formats import masked_lines
+    from quarterdeck.wire.record import decode_record
+    from quarterdeck.wire.redaction import find_secret_variables
+
+    id_, found = await read_recording(Places.find(), session, log)
+
+    async def own() -> "AsyncIterator[Record]":
+        for record in found:
+            if record.session == id_:
+                yield record
+
+    secrets = find_secret_variables(os.environ)
+    return id_, [decode_record(line) async for line in masked_lines(own(), secrets)]
 
 
 def _read_changes(

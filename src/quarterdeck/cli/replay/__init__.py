@@ -1,0 +1,1 @@
+"""The command ``replay`` and its film."""
