@@ -15,6 +15,7 @@ from quarterdeck.agent.tools.tool import LiveCall, ToolOutcome, text_outcome
 from quarterdeck.models.script import ScriptFailure, ScriptReply
 from quarterdeck.models.script import ScriptTextPart as Says
 from quarterdeck.policy.gate import QuestionReply
+from quarterdeck.wire.budgets import CallEstimate, Refusal, Reservation
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import (
     ChildEnded,
@@ -27,6 +28,7 @@ from quarterdeck.wire.events import (
     ToolCallEnded,
     ToolCallUpdated,
 )
+from quarterdeck.wire.ids import SessionId
 from tests.agent.children.test_children import play, spawn
 from tests.support.agent_tools import FakeTool, Gathering, NumberArguments, returns
 from tests.support.native_agents import PERSON, Deck, call, deck, says
@@ -351,3 +353,30 @@ async def test_a_recording_that_breaks_off_is_replayed_up_to_there(tmp_path: Pat
             )
             shown = [f"{d.kind} at {d.place}: {d.what}\n{d.diff}" for d in report.divergences]
             assert not shown, f"{until} of {len(whole)}: {shown}"
+
+
+class Purse:
+    """A budget that warns before the second call, and refuses the third."""
+
+    calls = 0
+
+    async def reserve(self, estimate: CallEstimate) -> Reservation | Refusal:
+        self.calls += 1
+        if self.calls == 3:
+            return Refusal(
+                reason="the day's budget is used up", scope="agent", subject="x", unit="tokens"
+            )
+        words = "Little is left." if self.calls == 2 else None
+        return Reservation(id=None, session=SessionId(""), estimate=estimate, words=words)
+
+    async def settle(self, reservation: Reservation, usage: object, **rest: object) -> None:
+        pass
+
+
+async def test_a_budget_that_warns_and_refuses(tmp_path: Path):
+    tool = FakeTool(returns("did"))
+    replies = [says(call("fake", n=n)) for n in range(3)]
+    async with deck(tmp_path, *replies, tools=[tool], budget=Purse()) as ship:
+        ended = await ship.prompt()
+        assert ended.reason == "budget: the day's budget is used up"
+        assert_same(await replay(ship, tools=(tool,)), steps=2)

@@ -28,10 +28,11 @@ from quarterdeck.system.api import (
 from quarterdeck.system.errors import NoSuchPathError, OperatingSystemError
 from quarterdeck.wire.conversation import TextPart
 from quarterdeck.wire.errors import QuarterdeckError
-from quarterdeck.wire.events import Event, QuestionAsked, ToolCallUpdated
+from quarterdeck.wire.events import Event, QuestionAsked, ToolCallUpdated, TurnEnded
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.tool_calls import Diff, ToolKind
 
+from ..limits import TurnStoppedError
 from ..tools.tool import Arguments, LiveCall, PreparedCall, Tool, ToolError, ToolOutcome
 from ..tools.toolbox import ForeignArguments, ForeignTool, LazyTool, Toolbox
 from ..tools.workspace import SeenFiles, ToolWorkspace
@@ -423,10 +424,19 @@ class RecordedServers:
         """Nothing is started."""
 
     async def settle(self, toolbox: Toolbox, emit: Callable[[Event], Awaitable[None]]) -> None:
-        """Let the tools join, and wait for what had to be ready before this call."""
+        """Let the tools join, and wait for what had to be ready before this call.
+
+        What a budget said before the call is said again; where it refused, the turn ends.
+        """
         if self._tools:
             toolbox.bring(self._tools)
-        await self._conductor.before_step(self._conductor.recording.root)
+        conductor, root = self._conductor, self._conductor.recording.root
+        await conductor.before_step(root)
+        await conductor.add_context(root, emit)
+        item = conductor.next_of(root)
+        event = item.record.event if item is not None else None
+        if isinstance(event, TurnEnded) and (event.reason or "").startswith("budget: "):
+            raise TurnStoppedError(event.stop, event.reason or "")
 
     async def close(self) -> None:
         """Nothing runs."""
