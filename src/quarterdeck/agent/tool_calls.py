@@ -239,7 +239,9 @@ async def _announce(
 
 def _title(name: str, raw: Any) -> str:
     """The name of a tool, and what it was to work on where the model wrote that plainly."""
-    arguments = cast("Mapping[str, Any]", raw) if isinstance(raw, Mapping) else {}
+    if not isinstance(raw, Mapping):
+        return name
+    arguments = cast("Mapping[str, Any]", raw)
     for key in _OBJECTS:
         value = arguments.get(key)
         if isinstance(value, str) and value.strip():

@@ -159,8 +159,6 @@ class Workbench(App[None]):
         )
         self._pending: set[Coroutine[Any, Any, object]] = set()
         """What was given to be run and has not started."""
-        self._seen = context.shown
-        self._is_offered = False
 
     @property
     def main(self) -> "MainScreen":
@@ -316,20 +314,12 @@ class Workbench(App[None]):
         self.feed.ready()
 
     def _selected(self) -> None:
-        if self._seen != self.context.shown:
-            self._seen = self.context.shown
-            self._is_offered = False
-            self.set_timer(_STAYED, self._offer_once)
+        if self.requests.look_at(self.context.shown):
+            self.set_timer(_STAYED, partial(self._offer, once=True))
 
-    def _offer_once(self) -> None:
-        """Show a request of an agent that is looked at, unless that was done already."""
-        if not self._is_offered:
-            self._offer()
-
-    def _offer(self) -> None:
+    def _offer(self, *, once: bool = False) -> None:
         """Show a request of the agent in view, unless the person is in the middle of something."""
-        if self.requests.offer(self.is_typed_through):
-            self._is_offered = True
+        self.requests.offer(self.is_typed_through, once=once)
 
     # What widgets report
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from textual.app import App
 
     from quarterdeck.fleet.api import InboxItem
+    from quarterdeck.wire.ids import SessionId
 
     from .context import WorkbenchContext
     from .fleet_actions import FleetActions
@@ -50,6 +51,8 @@ class RequestPresenter:
         self._app_context = context
         self._actions = actions
         self._opened: PermissionScreen | QuestionScreen | None = None
+        self._in_view = context.shown
+        self._has_offered = False
 
     @property
     def dialog(self) -> "PermissionScreen | QuestionScreen | None":
@@ -81,19 +84,29 @@ class RequestPresenter:
             if item.request == request and self.dialog is None:
                 self._present(item)
 
-    def offer(self, is_typed_through: bool) -> bool:
+    def look_at(self, session: "SessionId | None") -> bool:
+        """Note which agent is in view; False: it was before."""
+        is_other = session != self._in_view
+        if is_other:
+            self._in_view, self._has_offered = session, False
+        return is_other
+
+    def offer(self, is_typed_through: bool, *, once: bool = False) -> None:
         """Bring up a request of the agent in view, unless the person is busy with something.
 
-        ``is_typed_through``: keys go to a terminal. True if a request came up.
+        ``is_typed_through``: keys go to a terminal. ``once``: not if one came up since the agent
+        is in view.
         """
+        if once and self._has_offered:
+            return
         # A timer may fire while the workbench closes and has no screen any more.
         is_busy = len(self._app.screen_stack) != 1 or self.current is not None
         if is_busy or is_typed_through or self._is_typing or self._is_choosing:
-            return False
+            return
         item = self._app_context.inbox.offered(self._app_context.focused)
         if item is not None:
+            self._has_offered = True
             self._present(item)
-        return item is not None
 
     @property
     def _is_typing(self) -> bool:

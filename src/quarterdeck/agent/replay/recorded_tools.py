@@ -27,6 +27,7 @@ from quarterdeck.system.api import (
 )
 from quarterdeck.system.errors import NoSuchPathError, OperatingSystemError
 from quarterdeck.wire.conversation import TextPart
+from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import Event, QuestionAsked, ToolCallUpdated, TurnEnded
 from quarterdeck.wire.ids import SessionId
@@ -261,7 +262,7 @@ class RecordedTool:
             is_object = isinstance(raw, dict)
             return ForeignArguments(values=cast("dict[str, Any]", raw)) if is_object else None
         try:
-            return msgspec.convert(raw, self.arguments, strict=False)
+            return convert(raw, self.arguments, strict=False)
         except msgspec.ValidationError:
             return None
 

@@ -29,6 +29,7 @@ from quarterdeck.journal.records import RecordReader
 from quarterdeck.journal.search import SNIPPET, match_expression, split_marks
 from quarterdeck.journal.searchable_text import block_text
 from quarterdeck.journal.store import connect_reader, transaction
+from quarterdeck.wire.decoders import json_decoder
 from quarterdeck.wire.events import Prompted
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.private_files import open_private
@@ -57,7 +58,7 @@ _TABLES = (
 )
 _ENDS = "('turn_ended', 'session_ended')"
 """Where the text of a session no longer grows."""
-_summary_decoder = msgspec.json.Decoder(SessionSummary)
+_summary_decoder = json_decoder(SessionSummary)
 
 
 class _LogFile(Struct, frozen=True):
