@@ -127,6 +127,7 @@ export class Conversation extends Component {
     try {
       const first = this.records[0]?.seq ?? 0;
       const page = await read(`/records?agent=${encodeURIComponent(this.props.id)}&before=${first}&limit=${PAGE}`);
+      if (this.isGone) return;
       this.hasEarlier = page.records.length === PAGE;
       this.records = [...page.records, ...this.records];
       if (this.records.length > MOST) {
@@ -136,9 +137,9 @@ export class Conversation extends Component {
       }
       this.transcript = Transcript.of(this.records);
       this.isAtEnd = false;
-      const box = this.box;
-      const fromEnd = box.scrollHeight - box.scrollTop;
-      this.setState((old) => ({ round: old.round + 1 }), () => { box.scrollTop = box.scrollHeight - fromEnd; });
+      const { box } = this;
+      const fromEnd = box ? box.scrollHeight - box.scrollTop : 0;
+      this.setState((old) => ({ round: old.round + 1 }), () => { if (box) box.scrollTop = box.scrollHeight - fromEnd; });
     } catch (error) {
       notify(error.message, "bad");
     } finally {
@@ -159,6 +160,7 @@ export class Conversation extends Component {
   // Blocks that come into view get their real height: only a person who scrolls up is no longer at the end.
   scrolled = () => {
     const { box } = this;
+    if (!box) return; // the view is being taken away
     const isNear = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR;
     const isUp = box.scrollTop < (this.lastTop ?? 0) - 1;
     this.lastTop = box.scrollTop;
