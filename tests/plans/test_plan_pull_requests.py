@@ -25,7 +25,7 @@ case "$1 $2 $4" in
   else
     echo 'a pull request for this branch already exists' >&2; exit 1
   fi;;
-"pr list "*) echo '[{"url": "https://example.org/pull/7"}]';;
+"pr list "*) [ "$6" = bad ] && echo '[]' || echo '[{"url": "https://example.org/pull/7"}]';;
 esac
 """
 PLAN = """agent = "codex"
