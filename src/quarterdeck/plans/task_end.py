@@ -48,7 +48,7 @@ class TaskEnd:
         fleet: "HostClient",
         places: Places,
         note: _NoteProgress,
-        abort: Callable[[Exception], Awaitable[NoReturn]],
+        abort: Callable[[Exception], Awaitable[object]],
     ) -> None:
         self._run = run
         self._fleet = fleet
@@ -71,7 +71,7 @@ class TaskEnd:
                 self._fleet, make_gate_request(self._run.info.id, key), title, report
             )
         except (LinkError, NoHostError) as error:
-            await self._abort(error)
+            await self._leave(error)
 
     async def close_gate(self, key: str, answer: GateAnswer) -> None:
         """Note what the person answered."""
@@ -83,7 +83,7 @@ class TaskEnd:
         try:
             result = await self._fleet.land(report.session, _make_landing(task))
         except (LinkError, NoHostError) as error:
-            await self._abort(error)
+            await self._leave(error)
         except QuarterdeckError as error:
             return str(error)
         if result.state not in ("landed", "unchanged"):
@@ -105,7 +105,7 @@ class TaskEnd:
                 return ""
             return await self._fleet.draft_pull_request(report.session, options)
         except (LinkError, NoHostError) as error:
-            await self._abort(error)
+            await self._leave(error)
         except QuarterdeckError as error:
             return str(error)
 
@@ -143,7 +143,7 @@ class TaskEnd:
             try:
                 await self._fleet.discard_worktree(one.worktree)
             except (LinkError, NoHostError) as error:
-                await self._abort(error)
+                await self._leave(error)
             except FleetError:
                 continue  # it is gone already, or in use by another agent
             await self._note(
@@ -151,6 +151,10 @@ class TaskEnd:
                 task=key,
                 contender=one.contender,
             )
+
+    async def _leave(self, error: Exception) -> NoReturn:
+        await self._abort(error)
+        raise AssertionError("the runner goes on")
 
 
 def _make_landing(task: PlannedTask) -> LandingOptions:
