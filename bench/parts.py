@@ -47,6 +47,8 @@ PARTS = {
         Part("radar", "conflicts between many worktrees", ("git",)),
         Part("permissions", "rules tried on recorded permission requests"),
         Part("plans", "a plan with its durable engine against none", ("/proc",)),
+        Part("pool", "leases, events and files of a pool of workers", ("postgres", "git")),
+        Part("scale", "waiting sessions and tasks of a pool, from few to very many"),
         Part("history", "listing the sessions of other agents"),
         Part("emulators", "terminal emulators against pyte and tmux"),
         Part("containment", "a command in each kind of sandbox"),
