@@ -24,7 +24,7 @@ def run(size: Size) -> Iterator[Table]:
     """Measure."""
     few, many = size.choose((2, 42), (2, 22), (1, 2))
     yield _measure_turns(few, many)
-    small, large = size.choose((250, 1_000), (100, 400), (2, 4))
+    small, large = size.choose((250, 1_000), (50, 200), (2, 4))
     yield _measure_tasks(small, large)
     count, seconds = size.choose((300, 20.0), (300, 5.0), (3, 0.2))
     yield _measure_waiting(count, seconds)

@@ -69,6 +69,9 @@ class PlanRun:
     def __init__(self, directory: Path, info: RunInfo) -> None:
         self.directory = directory
         self.info = info
+        self._files: tuple[Path, ...] | None = None
+        self._looked_at: object = None
+        """The files of the plan when they were last read: to read them costs more than a look."""
 
     @property
     def progress_file(self) -> Path:
@@ -119,6 +122,10 @@ class PlanRun:
         """
         if self.info.approved_by:
             return ""
+        now = self._look_at_files()
+        if now is not None and now == self._looked_at:
+            return ""
+        self._looked_at = now
         kept = self.load_kept_plan()
         try:
             changed = load_plan(Path(self.info.plan))
@@ -131,6 +138,19 @@ class PlanRun:
             return "the plan has more than other words now, the old one counts; start a new run"
         self.keep_plan(changed)
         return "the plan was changed; tasks that have not begun use it"
+
+    def _look_at_files(self) -> object:
+        """What tells whether a file of the plan was written since; None: one is not there."""
+        path = Path(self.info.plan)
+        if self._files is None:
+            tasks = self.load_kept_plan().fields.tasks.values()
+            prompts = [path.parent / one.prompt_file for one in tasks if one.prompt_file]
+            self._files = (path, *prompts)
+        try:
+            found = [one.stat() for one in self._files]
+        except OSError:
+            return None
+        return [(one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in found]
 
     def keep_plan(self, plan: CheckedPlan) -> None:
         """Store a copy of the plan, with prompts of other files in it."""
