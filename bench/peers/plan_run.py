@@ -67,7 +67,10 @@ class AnsweringFleet:
         await self.send(session, (text(request.prompt),))
         return info
 
-    async def send(self, session: str, content: tuple[ContentBlock, ...]) -> MessageId:
+    async def send(
+        self, session: str, content: tuple[ContentBlock, ...], *, resume: bool = True
+    ) -> MessageId:
+        del resume  # they are all live
         message, turn = new_message_id(), TurnId(f"turn_{self._seq}")
         events = [
             Prompted(content=content, message=message),

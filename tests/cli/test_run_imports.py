@@ -165,7 +165,7 @@ def test_a_list_of_agents_imports_neither_the_agent_nor_the_log(home: Path):
         "quarterdeck.drivers",
         "quarterdeck.models",
         "quarterdeck.serve",
-        "quarterdeck.system",
+        "quarterdeck.system.api",
         "quarterdeck.wire.acp",
         "sqlite3",
     }

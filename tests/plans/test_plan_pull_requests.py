@@ -52,6 +52,7 @@ def install_gh(folder: Path) -> Path:
 def test_work_ends_in_one_pull_request_whenever_the_runner_is_killed(
     world: PlanWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.delenv("COLUMNS", raising=False)  # nothing is cut
     git(tmp_path, "init", "-q", "--bare", str(tmp_path / "remote.git"))
     git(world.work, "remote", "add", "origin", str(tmp_path / "remote.git"))
     git(world.work, "branch", "bad")

@@ -150,10 +150,13 @@ def find_processes(folders: list[Path]) -> dict[int, str]:
             continue
         try:
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
-            environment = (entry / "environ").read_bytes()
-            known = command + environment + os.fsencode((entry / "cwd").readlink())
-        except OSError:  # it is somebody else's, or has ended
+        except OSError:  # it has ended
             continue
+        environment, folder = b"", b""
+        with suppress(OSError):  # it is somebody else's, or hides them, as ssh does
+            environment = (entry / "environ").read_bytes()
+            folder = os.fsencode((entry / "cwd").readlink())
+        known = command + environment + folder
         if any(mark in known for mark in marks):
             words = (os.fsdecode(word) for word in environment.split(b"\0"))
             home = next((word[5:] for word in words if word.startswith("HOME=")), "")

@@ -130,6 +130,8 @@ class FakeFleet(MemoryReviews, MemoryLandings):
         self.open: dict[RequestId, InboxItem] = {}
         self.known: set[RequestId] = set()
         self.granted: dict[str, Grant] = {}
+        self.cannot_resume: set[str] = set()
+        """Names of agents whose program is gone."""
         self.standalone: list[SessionSummary] = []
         """Sessions that ran without a host."""
         self.done_turns: list[TurnInfo] = []
@@ -408,6 +410,8 @@ class FakeFleet(MemoryReviews, MemoryLandings):
         session = self.find(agent)
         if self.standings[session].is_live:
             raise AgentNotReadyError(f"{agent!r} is already live")
+        if self.infos[session].name in self.cannot_resume:
+            raise AgentNotReadyError(f"{agent!r} cannot be resumed: its program is gone")
         await self.append(session, SessionResumed())
         return self.infos[session]
 

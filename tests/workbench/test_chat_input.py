@@ -107,10 +107,11 @@ async def test_a_long_prompt_that_is_refused_comes_back_folded(tmp_path: Path):
     await begin(fleet, "ann")
     async with opened(fleet, tmp_path) as (app, pilot):
         await fleet.kill("ann")
+        fleet.cannot_resume.add("ann")
         app.main.chat.post_message(events.Paste("x\n" * 200_000))
         await until(pilot, lambda: app.main.chat.text)
         await pilot.press("enter")
-        await until(pilot, lambda: "/resume" in screen_text(app))
+        await until(pilot, lambda: "cannot be resumed" in screen_text(app))
         await until(pilot, lambda: app.main.chat.text.startswith("[pasted text"))
         assert app.main.chat.full_text == "x\n" * 200_000
 

@@ -126,11 +126,11 @@ def content(words: str) -> tuple[ContentItem, ...]:
         ("`make all`", {"kind": "execute"}, "✓ make all"),
         ("bash", {"kind": "other", "name": "bash"}, "✓ bash"),
         ("Update the plan", {"kind": "think", "name": "TodoWrite", "end": "failed"},
-         "✗ updated the plan"),
+         "✗ update the plan"),
         ("github.list", {"kind": "other", "name": "github.list"}, "✓ github.list"),
         ("weather in Bern", {"kind": "other", "name": "mcp"}, "✓ mcp weather in Bern"),
         ("Fetch https://x.org", {"kind": "fetch", "end": "failed", "reason": "no route"},
-         "✗ fetched https://x.org"),
+         "✗ fetch https://x.org"),
         ("Edit a.py", {"kind": "edit", "end": "cancelled"}, "⊘ edited a.py  interrupted"),
         ("one\ntwo", {"kind": "execute"}, "✓ one …"),
     ],
@@ -384,7 +384,7 @@ def test_an_edit_that_waits_or_failed_shows_no_change():
     failed = Talk().call(
         "Edit a.py", kind="edit", content=(diff,), end="failed", reason="not found"
     )
-    assert [line.split("  ")[0] for line in failed.text().split("\n")] == ["✗ edited a.py", ""]
+    assert [line.split("  ")[0] for line in failed.text().split("\n")] == ["✗ edit a.py", ""]
     assert failed.text().endswith("  not found")
 
 

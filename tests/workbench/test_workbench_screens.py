@@ -262,10 +262,11 @@ async def test_a_prompt_that_is_refused_is_back_in_the_input(tmp_path: Path):
     fleet = FakeFleet()
     await begin(fleet, "ann")
     await fleet.kill("ann")
+    fleet.cannot_resume.add("ann")
     async with opened(fleet, tmp_path) as (app, pilot):
         await until(pilot, lambda: app.main.panel.is_home)
         await pilot.press("ctrl+n", *"hello", "enter")
-        await until(pilot, lambda: "/resume" in screen_text(app))
+        await until(pilot, lambda: "cannot be resumed" in screen_text(app))
         assert app.main.chat.text == "hello"
 
 

@@ -43,7 +43,7 @@ from .tools.tool import (
 )
 from .tools.truncation import keep_ends
 
-__all__ = ["permit", "run_calls"]
+__all__ = ["make_bare_title", "permit", "run_calls"]
 
 _OBJECTS = ("path", "command", "pattern", "url", "name")
 """Arguments that say what a call works on."""
@@ -231,13 +231,13 @@ async def _announce(
     """Announce a call of which no more is known than what the model wrote."""
     announced.add(use.id)
     call = ToolCallId(use.id)
-    title = _title(use.name, raw)
+    title = make_bare_title(use.name, raw)
     await turn.emit(
         ToolCallStarted(call=call, title=title, name=use.name, kind=kind, raw_input=raw)
     )
 
 
-def _title(name: str, raw: Any) -> str:
+def make_bare_title(name: str, raw: Any) -> str:
     """The name of a tool, and what it was to work on where the model wrote that plainly."""
     if not isinstance(raw, Mapping):
         return name

@@ -126,7 +126,7 @@ COMMANDS = {
     "sessions": LazyCommand("quarterdeck.cli.fleet.sessions:sessions", "List every session."),
     "replay": LazyCommand(
         "quarterdeck.cli.replay.command:replay",
-        "Play a recorded session, or run it again and compare.",
+        "Play a recorded SESSION, or run it again without a model and compare.",
     ),
     "history": LazyCommand(
         "quarterdeck.cli.history:history",

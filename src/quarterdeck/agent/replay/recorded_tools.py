@@ -34,6 +34,7 @@ from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.tool_calls import Diff, ToolKind
 
 from ..limits import TurnStoppedError
+from ..tool_calls import make_bare_title
 from ..tools.tool import Arguments, LiveCall, PreparedCall, Tool, ToolError, ToolOutcome
 from ..tools.toolbox import ForeignArguments, ForeignTool, LazyTool, Toolbox
 from ..tools.workspace import SeenFiles, ToolWorkspace
@@ -360,7 +361,10 @@ def _was_refused(call: CallRecord) -> bool:
 
 def _is_bare(call: CallRecord) -> bool:
     started = call.started
-    return started is not None and started.title == started.name and not started.content
+    if started is None or started.content:
+        return False
+    name = started.name or ""
+    return started.title in (name, make_bare_title(name, started.raw_input))
 
 
 def _outcome(call: CallRecord) -> ToolOutcome:

@@ -88,7 +88,7 @@ def replay(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Play a recorded SESSION as a film; or run it again, without a model, and compare every step.
+    """Play a recorded SESSION, or run it again without a model and compare.
 
     SESSION is an id, the name of an agent of the fleet, or a file that `quarterdeck journal
     export` wrote. In the film, space pauses, the arrow keys seek and change the speed, and q quits.

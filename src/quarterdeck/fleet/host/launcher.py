@@ -13,7 +13,6 @@ from msgspec import Raw, Struct
 
 from quarterdeck import __version__
 from quarterdeck.config.places import Places, make_private
-from quarterdeck.system.background_process import read_last_lines, start_background
 from quarterdeck.wire.errors import LinkBrokenError, LinkError
 from quarterdeck.wire.rpc import ByteStream, MethodNotFoundError, Peer, RequestContext, connect_unix
 
@@ -132,6 +131,8 @@ def launch_host(places: Places, environ: Mapping[str, str]) -> subprocess.Popen[
         UnusablePlaceError: its log cannot be written.
         HostError: the operating system refuses.
     """
+    from quarterdeck.system.background_process import start_background
+
     path = log_file(places)
     make_private(path.parent)
     try:
@@ -141,6 +142,8 @@ def launch_host(places: Places, environ: Mapping[str, str]) -> subprocess.Popen[
 
 
 async def _failed(places: Places, what: str) -> HostError:
+    from quarterdeck.system.background_process import read_last_lines
+
     path = log_file(places)
     last = await asyncio.to_thread(read_last_lines, path)
     return HostError("\n".join([f"{what}; see {str(path)!r}, which ends with:", *last]))
