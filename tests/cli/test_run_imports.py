@@ -93,6 +93,7 @@ def modules(home: Path, url: str, *arguments: str, stdin: str = "") -> set[str]:
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
+        "QUARTERDECK_HOME": str(home / "q"),  # short: one that is too long needs more modules
         "OPENAI_BASE_URL": f"{url}/v1",
         "OPENAI_API_KEY": "dummy",
         "QUARTERDECK_MODEL": "openai/gpt-5.5",

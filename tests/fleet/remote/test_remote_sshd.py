@@ -21,6 +21,7 @@ from quarterdeck.fleet.errors import (
 from quarterdeck.fleet.host.launcher import is_host_running, stop_host
 from quarterdeck.fleet.remote.address import parse_address
 from quarterdeck.fleet.remote.dialer import RemoteDialer
+from quarterdeck.fleet.remote.ssh_client import SshClient
 from quarterdeck.wire.errors import QuarterdeckError
 from tests.support.deadlines import SOON
 from tests.support.leftovers import find_processes
@@ -119,7 +120,9 @@ async def test_clients_share_a_connection(
             await asyncio.to_thread(path.unlink)
         await (await dialer.dial()).close()
         # The process with the connection is killed: its sockets stay behind, and serve no one.
-        (master,) = [pid for pid, one in find_processes([home]).items() if "[mux]" in one]
+        client = SshClient(parse_address(server.url), Places.find())
+        control = Path(await asyncio.to_thread(client.make_control_path))  # in its command
+        (master,) = [pid for pid, one in find_processes([control]).items() if "[mux]" in one]
         os.kill(master, signal.SIGKILL)
         await (await dialer.dial()).close()
 

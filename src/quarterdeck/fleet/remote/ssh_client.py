@@ -97,7 +97,7 @@ class SshClient:
             HostUnreachableError: the machine does not answer.
             RemoteHostError: there is no ssh, the login is refused, or no such program is there.
         """
-        control = await asyncio.to_thread(self._make_control_path)
+        control = await asyncio.to_thread(self.make_control_path)
         line = _remote_line(self._address.program, arguments)
         options = [*_OPTIONS, f"ControlPath={control}", "ClearAllForwardings=yes"]
         result = await self._ssh([*_spell(options), *self._destination, line], seconds)
@@ -146,7 +146,7 @@ class SshClient:
 
     async def _control(self, command: str, *arguments: str) -> SshResult:
         """Ask the process that has the connection; talks to no machine."""
-        control = await asyncio.to_thread(self._make_control_path)
+        control = await asyncio.to_thread(self.make_control_path)
         # No configuration: it could have forwards of its own, which would be asked for as well.
         words = ["-F", "none", "-O", command, *_spell([f"ControlPath={control}", "LogLevel=ERROR"])]
         return await self._ssh([*words, *arguments, *self._destination], _CONTROL_SECONDS)
@@ -200,7 +200,8 @@ class SshClient:
         except OSError as error:
             raise self._error("ssh-missing", f"ssh cannot be started: {error}") from error
 
-    def _make_control_path(self) -> str:
+    def make_control_path(self) -> str:
+        """The path of the connection's socket; its directory is made. Blocks shortly."""
         return self._make_path(f"ssh-{self._mark()}", _SUFFIX)
 
     def _make_path(self, name: str, spare: int) -> str:
