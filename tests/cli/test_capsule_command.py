@@ -32,7 +32,8 @@ def run_there(run, home: Path):
         other = home / "other"
         return run(*arguments, HOME=str(other), QUARTERDECK_HOME=str(other / "quarterdeck"))
 
-    return run_in
+    yield run_in
+    run_in("host", "stop")  # lists of sessions start one
 
 
 @pytest.fixture
