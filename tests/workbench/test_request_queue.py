@@ -376,3 +376,16 @@ async def test_a_request_that_came_up_is_not_brought_up_again_over_a_layout(
         await until(pilot, lambda: app.main.panel.requests.card is None)  # a chat has no room now
         await pilot.pause(2.5)
         assert len(app.screen_stack) == 1
+
+
+async def test_a_request_whose_chat_turns_out_to_be_too_small_comes_in_a_dialog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(workbench_app, "_STAYED", 1.0)  # the chat has its last size first
+    fleet = FakeFleet()
+    await asks(fleet, await begin(fleet, "ann"))
+    async with opened(fleet, tmp_path, (60, 24)) as (app, pilot):
+        await until(pilot, lambda: is_ready(app, "ann"))
+        await pilot.resize_terminal(60, 14)
+        await until(pilot, lambda: app.main.panel.requests.card is None)
+        await until(pilot, lambda: isinstance(app.screen, PermissionScreen))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from .context import WorkbenchContext
     from .fleet_actions import FleetActions
+    from .layout.spec import Layout
     from .screens.main import MainScreen
     from .screens.permission import PermissionCard, PermissionScreen
     from .screens.question import QuestionForm, QuestionScreen
@@ -52,7 +53,8 @@ class RequestPresenter:
         self._actions = actions
         self._opened: PermissionScreen | QuestionScreen | None = None
         self._in_view = context.shown
-        self._has_offered = False
+        self._offered_in: Layout | None = None
+        """The layout in which a request of the agent in view came up."""
 
     @property
     def dialog(self) -> "PermissionScreen | QuestionScreen | None":
@@ -88,24 +90,25 @@ class RequestPresenter:
         """Note which agent is in view; False: it was before."""
         is_other = session != self._in_view
         if is_other:
-            self._in_view, self._has_offered = session, False
+            self._in_view, self._offered_in = session, None
         return is_other
 
     def offer(self, is_typed_through: bool, *, once: bool = False) -> None:
         """Bring up a request of the agent in view, unless the person is busy with something.
 
-        ``is_typed_through``: keys go to a terminal. ``once``: not if one came up since the agent
-        is in view.
+        ``is_typed_through``: keys go to a terminal. ``once``: not over a layout that was put in
+        place of one in which it came up. A chat that turned out to be too small does not count.
         """
-        if once and self._has_offered:
-            return
         # A timer may fire while the workbench closes and has no screen any more.
         is_busy = len(self._app.screen_stack) != 1 or self.current is not None
         if is_busy or is_typed_through or self._is_typing or self._is_choosing:
             return
+        layout = self._find_main().view.spec
+        if once and self._offered_in is not None and self._offered_in != layout:
+            return
         item = self._app_context.inbox.offered(self._app_context.focused)
         if item is not None:
-            self._has_offered = True
+            self._offered_in = layout
             self._present(item)
 
     @property
