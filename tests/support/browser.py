@@ -1,6 +1,7 @@
 """The system's Chromium without a window, driven by Playwright; tests without one are skipped."""
 
 import asyncio
+import contextlib
 import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -101,6 +102,12 @@ class BrowserPage:
             if one["impact"] in ("serious", "critical")
         ]
 
+    async def read_text(self) -> str:
+        """What the page says now, for a message; empty if it cannot be read any more."""
+        with contextlib.suppress(Exception):
+            return str(await self.page.evaluate("() => document.body.innerText"))[-2000:]
+        return ""
+
     async def has_no_sideways_scroll(self) -> bool:
         """Whether everything fits into the width."""
         script = "() => document.documentElement.scrollWidth <= innerWidth"
@@ -138,7 +145,12 @@ async def browsing_many(
                 )
                 context.set_default_timeout(_PATIENCE)
                 pages.append(BrowserPage(await context.new_page(), context, rig))
-            yield pages
+            try:
+                yield pages
+            except BaseException as error:
+                for page in pages:
+                    error.add_note(f"problems {page.problems}; shown: {await page.read_text()}")
+                raise
             for page in pages:
                 if page.problems or page.foreign:
                     raise AssertionError(f"problems {page.problems}, other hosts {page.foreign}")

@@ -10,6 +10,7 @@ from websockets.exceptions import ConnectionClosed
 
 from quarterdeck.fleet.terminals.api import FleetTerminalOptions
 from quarterdeck.web import live
+from quarterdeck.web.live import FleetFeed
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import MessageChunk, PlanChanged, ToolCallEnded
 from quarterdeck.wire.ids import SessionId, new_tool_call_id
@@ -29,6 +30,26 @@ async def test_a_tab_sees_the_fleet_and_an_answer_from_elsewhere(rig: WebRig):
         await rig.fleet.answer(item.request, "allow_once")
         gone = await tab.until(lambda m: m.get("inbox") == [])
         assert gone["agents"][0]["state"] == "idle"
+
+
+async def test_a_tab_that_connects_while_the_last_one_leaves_is_told_what_is_open(rig: WebRig):
+    session = await rig.spawn("ann", "ask")
+    feed = FleetFeed(rig.fleet)
+
+    leaving, gone = asyncio.Event(), asyncio.Event()
+
+    async def come_back() -> frozenset[SessionId]:
+        await leaving.wait()
+        async with feed.reader():
+            await gone.wait()
+            return (await feed.after(0)).asking
+
+    following = asyncio.ensure_future(come_back())
+    async with feed.reader():
+        await feed.after(0)
+        leaving.set()
+    gone.set()
+    assert await asyncio.wait_for(following, SOON) == {session}
 
 
 async def test_only_what_changed_is_sent(rig: WebRig):

@@ -21,7 +21,7 @@ from quarterdeck.wire.events import (
 from quarterdeck.wire.ids import SessionId, ToolCallId, new_request_id, new_turn_id
 from quarterdeck.wire.permissions import Selected
 from quarterdeck.wire.session_options import SessionOptions
-from quarterdeck.workbench import app as workbench_app
+from quarterdeck.workbench import approvals
 from quarterdeck.workbench.app import Workbench
 from quarterdeck.workbench.fleet_actions import RuleRefusedError, record_rule
 from quarterdeck.workbench.panels.inbox import InboxList
@@ -365,7 +365,7 @@ async def test_ages_in_the_inbox_go_on(tmp_path: Path):
 async def test_a_request_that_came_up_is_not_brought_up_again_over_a_layout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(workbench_app, "_STAYED", 2.0)  # the layout is there first
+    monkeypatch.setattr(approvals, "_STAYED", 2.0)  # the layout is there first
     fleet = FakeFleet()
     session = [await begin(fleet, name) for name in ("ann", "bob", "cleo", "dora")][-1]
     await asks(fleet, session)
@@ -378,10 +378,11 @@ async def test_a_request_that_came_up_is_not_brought_up_again_over_a_layout(
         assert len(app.screen_stack) == 1
 
 
-async def test_a_request_whose_chat_turns_out_to_be_too_small_comes_in_a_dialog(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("stayed", [0.0, 1000.0])
+async def test_a_request_whose_chat_becomes_too_small_goes_on_in_a_dialog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stayed: float
 ):
-    monkeypatch.setattr(workbench_app, "_STAYED", 1.0)  # the chat has its last size first
+    monkeypatch.setattr(approvals, "_STAYED", stayed)
     fleet = FakeFleet()
     await asks(fleet, await begin(fleet, "ann"))
     async with opened(fleet, tmp_path, (60, 24)) as (app, pilot):

@@ -177,8 +177,10 @@ class FleetFeed:
         finally:
             self._readers -= 1
             if not self._readers:
-                await self._tasks.close()
-                self._now = FleetSnapshot(revision=self._now.revision)
+                # At once: a tab that connects again comes while the old look at the fleet ends.
+                tasks, self._tasks = self._tasks, BackgroundTasks()
+                self._now = FleetSnapshot()
+                await tasks.close()
 
     async def after(self, revision: int) -> FleetSnapshot:
         """The newest snapshot, once it is newer than this."""

@@ -86,8 +86,6 @@ def exit_on_signals(on_exit: Callable[[int], None]) -> None:
 
 _LOOK = 2.0
 """Seconds between two looks whether the terminal is still there."""
-_STAYED = 0.3
-"""Seconds after which an agent is looked at, and not only passed on the way to another."""
 
 
 def _load_screen_calls() -> Mapping[str, ScreenCallSpec]:
@@ -143,7 +141,9 @@ class Workbench(App[None]):
             self, context, self.fleet_actions, queue=self.queue, show_message=self.show_message
         )
         self.keyboard = KeyDispatcher(self, preferences, self.commands.run_named)
-        self.requests = RequestPresenter(self, lambda: self.main, context, self.fleet_actions)
+        self.requests = RequestPresenter(
+            self, lambda: self.main, lambda: self.is_typed_through, context, self.fleet_actions
+        )
         self._draft_saver = DraftSaver(self, context.drafts, self.show_message)
         self.prompts = PromptSender(
             self,
@@ -188,7 +188,7 @@ class Workbench(App[None]):
         self.theme_control.ask_background()
         self.call_after_refresh(self._begin)
         self.call_after_refresh(self.theme_control.finish)
-        self.context.watch(self._selected)
+        self.context.watch(self.requests.look)
         if not self.is_headless:
             self.set_interval(_LOOK, self._look_for_terminal)
             exit_on_signals(lambda code: self.exit(return_code=code))
@@ -304,7 +304,7 @@ class Workbench(App[None]):
         self.context.inbox.replace(event.inbox)
         self.workspace.restore_selected()
         self.requests.check()
-        self._offer()
+        self.requests.offer()
 
     @on(WorkbenchFeed.Happened)
     def _happened(self, event: WorkbenchFeed.Happened) -> None:
@@ -312,14 +312,6 @@ class Workbench(App[None]):
         self.context.pages.live(event.records)
         self.context.publish_records(event.records)
         self.feed.ready()
-
-    def _selected(self) -> None:
-        if self.requests.look_at(self.context.shown):
-            self.set_timer(_STAYED, partial(self._offer, once=True))
-
-    def _offer(self, *, once: bool = False) -> None:
-        """Show a request of the agent in view, unless the person is in the middle of something."""
-        self.requests.offer(self.is_typed_through, once=once)
 
     # What widgets report
 
@@ -391,6 +383,10 @@ class Workbench(App[None]):
     def on_permission_card_answered(self, event: "PermissionCard.Answered") -> None:
         """Send the decision to the fleet."""
         self.work(self.requests.answer(event))
+
+    def on_chat_panel_request_crowded(self, event: "ChatPanel.RequestCrowded") -> None:
+        """Bring up elsewhere what has no room in its chat any more."""
+        self.requests.move(event.item)
 
     def on_question_form_filled(self, event: "QuestionForm.Filled") -> None:
         """Keep what is filled in."""

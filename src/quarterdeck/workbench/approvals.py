@@ -1,5 +1,6 @@
 """Requests come up when that disturbs nobody, and go when they are answered, here or elsewhere."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual.widgets import Input, TextArea
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from textual.app import App
 
     from quarterdeck.fleet.api import InboxItem
-    from quarterdeck.wire.ids import SessionId
 
     from .context import WorkbenchContext
     from .fleet_actions import FleetActions
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RequestPresenter"]
 
+_STAYED = 0.3
+"""Seconds after which an agent is looked at, and not only passed."""
 _LISTS = frozenset(("agents", "inbox"))
 """The ids of the lists of agents and of what they need."""
 
@@ -36,6 +38,7 @@ class RequestPresenter:
     Args:
         app: shows screens.
         find_main: the screen with the chats.
+        is_typed_through: whether keys go to a terminal.
         context: the requests and the agent in view.
         actions: sends the answers.
     """
@@ -44,11 +47,13 @@ class RequestPresenter:
         self,
         app: "App[None]",
         find_main: "Callable[[], MainScreen]",
+        is_typed_through: "Callable[[], bool]",
         context: "WorkbenchContext",
         actions: "FleetActions",
     ) -> None:
         self._app = app
         self._find_main = find_main
+        self._is_typed_through = is_typed_through
         self._app_context = context
         self._actions = actions
         self._opened: PermissionScreen | QuestionScreen | None = None
@@ -86,30 +91,39 @@ class RequestPresenter:
             if item.request == request and self.dialog is None:
                 self._present(item)
 
-    def look_at(self, session: "SessionId | None") -> bool:
-        """Note which agent is in view; False: it was before."""
-        is_other = session != self._in_view
-        if is_other:
+    def look(self) -> None:
+        """Bring up a request of another agent that is in view, if it stays there."""
+        session = self._app_context.shown
+        if session != self._in_view:
             self._in_view, self._offered_in = session, None
-        return is_other
+            self._app.set_timer(_STAYED, partial(self.offer, once=True))
 
-    def offer(self, is_typed_through: bool, *, once: bool = False) -> None:
+    def offer(self, *, once: bool = False) -> None:
         """Bring up a request of the agent in view, unless the person is busy with something.
 
-        ``is_typed_through``: keys go to a terminal. ``once``: not over a layout that was put in
-        place of one in which it came up. A chat that turned out to be too small does not count.
+        ``once``: not over a layout that was put in place of the one in which it came up.
         """
         # A timer may fire while the workbench closes and has no screen any more.
         is_busy = len(self._app.screen_stack) != 1 or self.current is not None
-        if is_busy or is_typed_through or self._is_typing or self._is_choosing:
+        if is_busy or self._is_typed_through() or self._is_typing or self._is_choosing:
             return
-        layout = self._find_main().view.spec
-        if once and self._offered_in is not None and self._offered_in != layout:
+        if once and self._is_covered:
             return
         item = self._app_context.inbox.offered(self._app_context.focused)
         if item is not None:
-            self._offered_in = layout
+            self._offered_in = self._find_main().view.spec
             self._present(item)
+
+    def move(self, item: "InboxItem") -> None:
+        """Bring up again what had the keys in a chat that has become too small for it."""
+        is_open = self._app_context.inbox.is_offered(item.request)
+        if is_open and len(self._app.screen_stack) == 1 and not self._is_covered:
+            self._present(item)
+
+    @property
+    def _is_covered(self) -> bool:
+        """Whether the person took another layout after a request came up."""
+        return self._offered_in not in (None, self._find_main().view.spec)
 
     @property
     def _is_typing(self) -> bool:

@@ -276,7 +276,7 @@ class DemoGuide:
     async def _go_back_to(self, session: "SessionId") -> None:
         """Show the agent that resolves its conflict, and what it asks for."""
         await self._app.show_agent(session)
-        self._app.requests.offer(self._app.is_typed_through)
+        self._app.requests.offer()
 
     def skip(self) -> None:
         """Do what the stage waits for, as the person would."""

@@ -100,6 +100,13 @@ class ChatPanel(TranscriptPanel):
             self.steers = steers
             """It is for the turn that runs, not for the queue."""
 
+    class RequestCrowded(Message):
+        """A request that had the keys has no room here any more."""
+
+        def __init__(self, item: "InboxItem") -> None:
+            super().__init__()
+            self.item = item
+
     class Drafted(Message):
         """What is typed is another now, and not on disk."""
 
@@ -161,6 +168,8 @@ class ChatPanel(TranscriptPanel):
         self.requests.show(item if has_room else None)
         if had_focus and self.requests.card is None:
             self.enter()
+            if item is not None:
+                self.post_message(self.RequestCrowded(item))
         return has_room
 
     def _make_card(self, item: "InboxItem", card: "RequestCard | None") -> "RequestCard":
