@@ -163,3 +163,19 @@ async def test_a_narrow_screen_has_no_preview_and_commands_have_none(tmp_path: P
         await pilot.press(*"/he")
         await until(pilot, lambda: "/help" in screen_text(app))
         assert not app.screen.query_one(CompletionList).preview.display
+
+
+async def test_the_list_stays_above_an_input_that_gets_another_place(tmp_path: Path):
+    fleet = FakeFleet()
+    await project_of(fleet, tmp_path)
+    async with opened(fleet, tmp_path / "drafts", (120, 40)) as (app, pilot):
+        await until(
+            pilot, lambda: app.context.agent is not None and "project" in app.context.agent.cwd
+        )
+        await pilot.press(*"see @")
+        await until(pilot, lambda: "def first():" in screen_text(app))
+        offers, chat = app.screen.query_one(CompletionList), app.main.chat
+        before = chat.region.y
+        app.main.query_one("#status").display = False  # the size of the input stays
+        await until(pilot, lambda: chat.region.y == before + 1)
+        await until(pilot, lambda: offers.region.bottom == chat.region.y - 1)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from textual import events, on
 from textual.binding import Binding, BindingType
@@ -17,6 +17,7 @@ from ..sanitize import sanitize_text
 from .vim_keys import VimInput, VimMode, uses_vim
 
 if TYPE_CHECKING:
+    from textual.screen import Screen
     from textual.worker import Worker
 
     from .completion_list import CompletionList
@@ -345,9 +346,19 @@ class ChatInput(TextArea):
             self._offers = CompletionList()
             self._offers.offer_to = self._take
             await self.screen.mount(self._offers)
+            # Textual says of its type only that it is some screen's.
+            cast("Any", self.screen).screen_layout_refresh_signal.subscribe(self, self._follow)
         self._offered_for = word
+        self._offers.show(offers, self._offer_place(word))
+
+    def _follow(self, _: "Screen[object]") -> None:
+        """What is above the input may get another height, and the input another place."""
+        if self._offers is not None and self._offered_for is not None and self.has_focus:
+            self._offers.follow(self._offer_place(self._offered_for))
+
+    def _offer_place(self, word: CompletionWord) -> Offset:
         cursor = self.cursor_screen_offset
-        self._offers.show(offers, Offset(max(0, cursor.x - len(word.typed) - 1), self.region.y - 1))
+        return Offset(max(0, cursor.x - len(word.typed) - 1), self.region.y - 1)
 
     def _offered(self, key: str) -> bool:
         """Do with the offers what a key says; False: it says nothing about them."""

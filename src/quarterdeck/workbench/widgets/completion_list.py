@@ -84,6 +84,7 @@ class CompletionList(Picker, can_focus=False):
         self.preview = FilePreview()
         """Shown beside a list of files where there is room."""
         self.display = False
+        self._above = Offset()
 
     @property
     def chosen(self) -> CompletionChoice | None:
@@ -96,7 +97,19 @@ class CompletionList(Picker, can_focus=False):
         self.offers = offers
         self.cursor = "0"
         self.display = bool(offers)
-        size = self.screen.size
+        self._place(above)
+        if offers:
+            self.update()
+            self.scroll_to(y=0, animate=False)
+
+    def follow(self, above: Offset) -> None:
+        """Stay above what they are for, wherever that is now."""
+        if self.display and above != self._above:
+            self._place(above)
+
+    def _place(self, above: Offset) -> None:
+        self._above = above
+        offers, size = self.offers, self.screen.size
         self.preview.display = has_preview = (
             bool(offers) and bool(offers[0].path) and size.width >= PREVIEW_WIDTH
         )
@@ -113,8 +126,6 @@ class CompletionList(Picker, can_focus=False):
         self.absolute_offset = Offset(x, max(0, above.y - rows))
         if has_preview:
             self._place_preview(Offset(x + width, above.y), beside, min(most, above.y))
-        self.update()
-        self.scroll_to(y=0, animate=False)
 
     def _place_preview(self, below: Offset, width: int, rows: int) -> None:
         preview = self.preview
