@@ -6,6 +6,8 @@ from contextlib import aclosing
 from pathlib import Path
 
 from quarterdeck.journal import Journal, JournalLimits
+from quarterdeck.wire.events import TurnEnded
+from tests.support.deadlines import SOON
 from tests.support.journal_events import append_all
 
 
@@ -41,6 +43,24 @@ async def test_a_session_s_follower_sees_only_its_own(path: Path, say):
         for number in range(3_000):
             await journal.append("rare" if number % 1_000 == 999 else "loud", say("x"))
     assert follower.result() == [1_000, 2_000, 3_000]
+
+
+async def test_a_follower_of_some_kinds_sees_only_these_and_sleeps_meanwhile(path: Path, say):
+    kinds = frozenset((TurnEnded,))
+    limits = JournalLimits(recent_events=64, recent_bytes=20_000)
+    async with Journal.open(path, limits=limits) as journal:
+        await append_all(journal, "a", [say("x")] * 300 + [TurnEnded(stop="end_turn")])
+        async with aclosing(journal.follow(kinds=kinds)) as records:
+            assert (await anext(records)).seq == 301, "from disk"
+            following = asyncio.ensure_future(anext(records))
+            await asyncio.sleep(0)
+            (waiting,) = (future for one in journal._recent._waiters.values() for future in one)
+            said = await append_all(journal, "b", [say("x")] * 200)
+            await journal.durable(said[-1].seq)
+            assert not waiting.done()
+            await append_all(journal, "b", [say("x"), TurnEnded(stop="cancelled"), say("x")])
+            assert (await asyncio.wait_for(following, SOON)).seq == 503
+        assert not journal._recent._waiters and not journal._recent._selective
 
 
 async def test_a_slow_follower_gets_all_from_disk_while_memory_stays_bounded(path: Path, say):

@@ -6,6 +6,7 @@ import asyncio
 import io
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import tarfile
@@ -119,7 +120,7 @@ class JointHost:
     async def settle(self) -> None:
         """Wait until what has landed and has no agent any more is gone: that comes by itself."""
         service = self.fleet.worktree_service
-        ended = service.current.seq
+        ended = await service.journal.query(_find_last_end)
         while service.followed < ended:
             await asyncio.sleep(0.005)
 
@@ -539,3 +540,8 @@ class JointHost:
             matching = [one for one in self.world.kept.values() if one.path == top]
             assert not matching or any(one.state == after.trees[top] for one in matching)
             self.check_ended(top, before, after)
+
+
+def _find_last_end(connection: sqlite3.Connection) -> int:
+    (seq,) = connection.execute("SELECT max(seq) FROM events WHERE type = 'session_ended'")
+    return seq[0] or 0

@@ -23,6 +23,7 @@ from quarterdeck.wire.tasks import run_beside, start_task
 from .api import QueuedPrompt
 from .budgets.service import BudgetService, SessionBudget
 from .checkpoints.service import CheckpointService
+from .checkpoints.turn_snapshots import SNAPSHOT_EVENTS
 from .live_index import LiveIndex, LogWriter
 from .prompt_queue import PromptQueues
 
@@ -312,6 +313,9 @@ class AgentRunner:
     async def _sink(
         self, event: Event, *, turn: TurnId | None = None, parent: ToolCallId | None = None
     ) -> None:
+        if type(event) not in SNAPSHOT_EVENTS:  # most are pieces of text
+            await self._write(event, turn=turn, parent=parent)
+            return
         await self._turns.before(event)
         await self._write(event, turn=turn, parent=parent)
         await self._turns.after(event, turn)

@@ -11,11 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from quarterdeck.wire.events import Event
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record, encode_record
 
@@ -45,6 +46,25 @@ def _seq(record: Record) -> int:
     return record.seq
 
 
+_ALL_KINDS: frozenset[type[Event]] = frozenset()
+
+
+class _Interest(NamedTuple):
+    """What a follower wants of the log; nothing given: all."""
+
+    session: SessionId | None
+    kinds: frozenset[type[Event]]
+
+    def choose(self, records: list[Record]) -> list[Record]:
+        """Those of interest."""
+        session, kinds = self
+        if session is not None:
+            records = [record for record in records if record.session == session]
+        if kinds:
+            records = [record for record in records if type(record.event) in kinds]
+        return records
+
+
 class RecentRecords:
     """The newest records in memory, and the followers that wait for the next.
 
@@ -62,7 +82,9 @@ class RecentRecords:
         self._sizes: list[int] = []
         self._bytes = 0
         self._limits = limits
-        self._waiters: dict[SessionId | None, set[asyncio.Future[int]]] = {}
+        self._waiters: dict[_Interest, set[asyncio.Future[int]]] = {}
+        self._selective: set[_Interest] = set()
+        """Of those that wait, the ones that want only some kinds."""
         self._wanted = asyncio.Event()
 
     def publish(self, records: Sequence[Record], sizes: Sequence[int]) -> None:
@@ -76,10 +98,17 @@ class RecentRecords:
         self._trim()
         if self._waiters:
             before = records[0].seq - 1
-            for session in {record.session for record in records} | {None}:
-                self._wake(session, before)
+            sessions: set[SessionId | None] = {record.session for record in records}
+            sessions.add(None)
+            for session in sessions:
+                self._wake(_Interest(session, _ALL_KINDS), before)
+            if self._selective:
+                kinds = {type(record.event) for record in records}
+                for one in tuple(self._selective):
+                    if one.session in sessions and not one.kinds.isdisjoint(kinds):
+                        self._wake(one, before)
 
-    def since(self, position: int, session: SessionId | None) -> tuple[list[Record], int] | None:
+    def since(self, position: int, interest: "_Interest") -> tuple[list[Record], int] | None:
         """What follows ``position`` and how far that reaches; None: it must come from disk."""
         if position < self._after:
             return None
@@ -87,26 +116,26 @@ class RecentRecords:
         found = self._records[start : start + _LOOK]
         if not found:
             return [], position
-        reached = found[-1].seq
-        if session is not None:
-            found = [record for record in found if record.session == session]
-        return found, reached
+        return interest.choose(found), found[-1].seq
 
-    async def wait(self, position: int, session: SessionId | None) -> int:
-        """Wait for something new of a session (None: of any) or for the end.
+    async def wait(self, position: int, interest: "_Interest") -> int:
+        """Wait for something new that is of interest, or for the end.
 
         Returns the position up to which nothing new needs to be looked at.
         """
         future = asyncio.get_running_loop().create_future()
-        waiting = self._waiters.setdefault(session, set())
+        waiting = self._waiters.setdefault(interest, set())
         waiting.add(future)
+        if interest.kinds:
+            self._selective.add(interest)
         self._wanted.set()
         try:
             return max(position, await future)
         finally:
             waiting.discard(future)
-            if not waiting and self._waiters.get(session) is waiting:
-                del self._waiters[session]
+            if not waiting and self._waiters.get(interest) is waiting:
+                del self._waiters[interest]
+                self._selective.discard(interest)
             if not self._waiters:
                 self._wanted.clear()
 
@@ -128,11 +157,12 @@ class RecentRecords:
     def close(self) -> None:
         """End all followers."""
         self.closed = True
-        for session in list(self._waiters):
-            self._wake(session, 0)
+        for interest in list(self._waiters):
+            self._wake(interest, 0)
 
-    def _wake(self, session: SessionId | None, before: int) -> None:
-        for future in self._waiters.pop(session, ()):
+    def _wake(self, interest: "_Interest", before: int) -> None:
+        self._selective.discard(interest)
+        for future in self._waiters.pop(interest, ()):
             if not future.done():
                 future.set_result(before)
 
@@ -279,16 +309,21 @@ class ReadableJournal:
             after = records[-1].seq
 
     async def follow(
-        self, after: int = 0, session: SessionId | None = None
+        self,
+        after: int = 0,
+        session: SessionId | None = None,
+        *,
+        kinds: frozenset[type[Event]] = _ALL_KINDS,
     ) -> AsyncGenerator[Record, None]:
         """All records that follow ``after``, then each new one; ends when the journal closes.
 
         Every record comes once, in order, and only when it is durable. However slow, a follower
-        holds up no one and costs no memory: what it has missed it reads from disk.
+        holds up no one and costs no memory: what it has missed it reads from disk. ``kinds``: only
+        these events, if any are given; the others do not even wake the follower.
         """
-        recent, position = self._recent, after
+        recent, position, interest = self._recent, after, _Interest(session, kinds)
         while True:
-            found = recent.since(position, session)
+            found = recent.since(position, interest)
             if found is None:
                 published = recent.last
                 try:
@@ -296,6 +331,7 @@ class ReadableJournal:
                 except JournalClosedError:
                     return
                 position = records[-1].seq if records else max(position, published)
+                records = interest.choose(records)
             else:
                 records, position = found
             for record in records:
@@ -303,7 +339,7 @@ class ReadableJournal:
             if position >= recent.last:
                 if recent.closed:
                     return
-                position = await recent.wait(position, session)
+                position = await recent.wait(position, interest)
 
     async def query(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run ``work`` over a read-only connection in a reader's thread; for projections.

@@ -49,23 +49,32 @@ class _Pipe:
         self._descriptor = descriptor
         self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[None] | None = None
+        self._is_watched = False
 
     @property
     def is_open(self) -> bool:
         """We hold our end."""
         return self._descriptor >= 0
 
-    async def _ready(self, add: Callable[..., None], remove: Callable[[int], bool]) -> None:
+    async def _ready(self, add: Callable[..., object], remove: Callable[[int], object]) -> None:
         """Wait until the pipe is ready, or someone calls ``_wake``."""
-        descriptor = self._descriptor
         waiter = self._waiter = self._loop.create_future()
-        add(descriptor, self._wake)
+        if not self._is_watched:
+            self._is_watched = True
+            add(self._descriptor, self._notice, remove)
         try:
             await waiter
         finally:
             self._waiter = None
+
+    def _notice(self, remove: Callable[[int], object]) -> None:
+        """The pipe is ready. It stays watched as long as someone waits each time it is."""
+        if self._waiter is None or self._waiter.done():
+            self._is_watched = False
             if self._descriptor >= 0:
-                remove(descriptor)
+                remove(self._descriptor)
+        else:
+            self._waiter.set_result(None)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LOST_HOST",
+    "SNAPSHOT_EVENTS",
     "FleetSnapshots",
     "OwnTurnWatch",
     "SessionFiles",
@@ -75,6 +76,11 @@ __all__ = [
     "make_undo_notice",
     "read_pending",
 ]
+
+SNAPSHOT_EVENTS: frozenset[type[Event]] = frozenset(
+    (TurnStarted, TurnEnded, ToolCallStarted, ToolCallUpdated, ToolCallEnded)
+)
+"""Events of an agent that have something to do with what its turn does to files."""
 
 _log = logging.getLogger(__name__)
 _PENDING = "turn"
@@ -356,7 +362,7 @@ class SessionWatch:
                 await tree.snapshot()
 
     async def before(self, event: Event) -> None:
-        """Take note of an event of the agent that is to be written; at its end, record the turn."""
+        """Take note of an event that is to be written; at the end of the turn, record the turn."""
         match event:
             case TurnEnded(stop=stop) if self._turn is not None:
                 await self.finish(is_hurried=stop == "cancelled")

@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 from quarterdeck.agent.checkpoints.file_state import is_within, path_text
 from quarterdeck.wire.events import (
     ChangesLanded,
+    Event,
     Redone,
     Rewound,
     SessionChanged,
@@ -33,7 +34,7 @@ from quarterdeck.wire.record import Record
 from quarterdeck.wire.tool_calls import Diff, ToolCallLocation, ToolKind
 from quarterdeck.wire.worktrees import ConflictFile
 
-__all__ = ["TouchedFiles", "WorktreeMonitor"]
+__all__ = ["WATCHED_EVENTS", "TouchedFiles", "WorktreeMonitor"]
 
 _SETTLE = 0.5
 """Seconds after a change, in which more changes are awaited."""
@@ -45,12 +46,13 @@ _SHARE = 0.25
 """Of one processor, what looking may take while calls run."""
 _LONGEST_POLL = 4.0
 _HARMLESS: frozenset[ToolKind] = frozenset({"read", "search", "fetch", "think"})
-_HANDLED = frozenset(
+WATCHED_EVENTS: frozenset[type[Event]] = frozenset(
     {
         *(ToolCallStarted, ToolCallUpdated, ToolCallEnded, TurnStarted, TurnEnded, SessionEnded),
         *(SessionChanged, WorktreeAssigned, WorktreeReleased, ChangesLanded, Rewound, Redone),
     }
 )
+"""Events that say something about files."""
 
 
 class _Activity:
@@ -78,7 +80,7 @@ class WorktreeMonitor:
     def take(self, record: Record) -> bool:
         """Take in what an agent did; whether that changed when something is due."""
         event, session = record.event, record.session
-        if type(event) not in _HANDLED:
+        if type(event) not in WATCHED_EVENTS:
             return False
         match event:
             case ToolCallStarted() | ToolCallUpdated():

@@ -41,7 +41,7 @@ from .api import (
     RepositoryConflicts,
 )
 from .comparisons import WorktreeComparisons
-from .monitor import TouchedFiles, WorktreeMonitor
+from .monitor import WATCHED_EVENTS, TouchedFiles, WorktreeMonitor
 from .noted_conflicts import load_noted_paths
 from .pairs import BaseComparison
 from .worktree_state import WorktreeState
@@ -208,7 +208,7 @@ class ConflictRadar:
         """Follow the log until it is closed, or this is cancelled."""
         self._watched = {entry.session for entry in self._members()}
         async with run_beside(self._watch(), name="radar: looks"):
-            async for record in self._journal.follow(self._current.seq):
+            async for record in self._journal.follow(self._current.seq, kinds=WATCHED_EVENTS):
                 if self._take(record):
                     self._wake.set()
 

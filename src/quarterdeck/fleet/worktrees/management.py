@@ -343,13 +343,13 @@ class WorktreeManagement:
         """Remove landed worktrees as their agents end, if the settings keep them not a day."""
         current = self._service.current
         self._service.followed = current.seq
-        async for record in self._service.journal.follow(current.seq):
-            if isinstance(record.event, SessionEnded):
-                await current.reached(record.seq)
-                try:
-                    await self._let_go(record.session)
-                except QuarterdeckError as error:
-                    _log.info("the worktree of %s stays: %s", record.session, error)
+        ends = self._service.journal.follow(current.seq, kinds=frozenset((SessionEnded,)))
+        async for record in ends:
+            await current.reached(record.seq)
+            try:
+                await self._let_go(record.session)
+            except QuarterdeckError as error:
+                _log.info("the worktree of %s stays: %s", record.session, error)
             self._service.followed = record.seq
 
     async def _let_go(self, session: SessionId) -> None:

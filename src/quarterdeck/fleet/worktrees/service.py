@@ -118,7 +118,7 @@ class WorktreeService:
         self.making = asyncio.Lock()
         """Held while names are chosen and files are written."""
         self.followed = 0
-        """The last record after which landed worktrees were let go, if an agent ended with it."""
+        """The last end of an agent after which landed worktrees were let go."""
 
     # For agents that start
 
