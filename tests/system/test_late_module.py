@@ -1,4 +1,4 @@
-"""TLS is loaded when it is used, and then works as if it had been there from the start."""
+"""Modules are loaded when they are used, and then work as if they had been there from the start."""
 
 import os
 import shutil
@@ -72,6 +72,81 @@ def test_what_is_loaded_already_stays():
         "delay_modules(*TLS)\nimport ssl as after\nprint(before is after)\n"
     )
     assert run(program) == "True"
+
+
+def test_a_function_that_was_imported_early_loads_its_module_when_it_is_called():
+    program = (
+        "from quarterdeck.system.late_module import delay_functions\n"
+        "delay_functions('difflib', 'get_close_matches')\n"
+        "from difflib import get_close_matches as early\n"
+        "print('SequenceMatcher' in vars(sys.modules['difflib']))\n"
+        "print(early('appel', ['ape', 'apple', 'peach'], n=1))\n"
+        "from difflib import SequenceMatcher, get_close_matches\n"
+        "print(get_close_matches is not early)\n"
+    )
+    assert run(program).splitlines() == ["False", "['apple']", "True"]
+
+
+RARELY = (
+    "from quarterdeck.system.late_module import LateModule, delay_rarely_used\n"
+    "delay_rarely_used()\n"
+    "import asyncio, logging, msgspec, pathlib, subprocess, typing\n"
+)
+
+
+def test_what_is_rarely_used_is_not_loaded_by_what_every_start_imports():
+    late = "[name for name, one in sys.modules.items() if type(one) is LateModule]"
+    names = run(f"{RARELY}print(*sorted({late}))\n").split()
+    assert set(names) == {
+        *("asyncio.sslproto", "inspect", "ipaddress", "linecache", "locale", "platform"),
+        *("ssl", "textwrap", "traceback", "typing_extensions"),
+    }
+
+
+def test_what_is_rarely_used_works_when_it_is_used():
+    program = RARELY + (
+        "import inspect, ipaddress, locale, platform, textwrap, traceback, uuid\n"
+        "import typing_extensions\n"
+        "class One(msgspec.Struct):\n"
+        "    'Some.'\n"
+        "    a: 'int'\n"
+        "    b: typing.Annotated[str, msgspec.Meta(min_length=1)] = 'x'\n"
+        "class Two(typing.TypedDict):\n"
+        "    a: int\n"
+        "    b: typing.NotRequired[str]\n"
+        "async def wait(): pass\n"
+        "try: 1 / 0\n"
+        "except ZeroDivisionError: text = traceback.format_exc()\n"
+        "schema = msgspec.json.schema(One)['$defs']['One']\n"
+        "print(\n"
+        "    platform.system() == __import__('os').uname().sysname, bool(platform.machine()),\n"
+        "    'ZeroDivisionError' in text, inspect.iscoroutinefunction(wait),\n"
+        "    asyncio.iscoroutinefunction(wait), ipaddress.ip_address('::1').is_loopback,\n"
+        "    textwrap.dedent(' a') == 'a', bool(locale.getpreferredencoding()),\n"
+        "    msgspec.json.decode(b'{\"a\": 1}', type=One) == One(1),\n"
+        "    msgspec.json.decode(b'{\"a\": 1}', type=Two) == {'a': 1},\n"
+        "    schema['required'] == ['a'], schema['description'] == 'Some.',\n"
+        "    typing_extensions.TypedDict is not None, uuid.UUID(int=1).int == 1,\n"
+        "    msgspec.json.encode(uuid.UUID(int=1)).endswith(b'1\"'),\n"
+        ")\n"
+    )
+    assert set(run(program).split()) == {"True"}
+
+
+def test_an_uncaught_error_is_told_with_its_lines():
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            RARELY + "import asyncio\nasync def fail(): 1 / 0\nasyncio.run(fail())",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr and "ZeroDivisionError" in done.stderr
 
 
 @pytest.mark.skipif(OPENSSL is None, reason="openssl is not installed")

@@ -49,9 +49,11 @@ from quarterdeck.system import late_module
 
 delay_modules = late_module.delay_modules
 
-def delay(*names):  # the first that is called; what is imported before it is not late
-    late_module.delay_modules = delay_modules
+def delay(*names):  # what is imported before TLS is late would load it
     delay_modules(*names)
+    if "ssl" not in names:
+        return
+    late_module.delay_modules = delay_modules
     from quarterdeck.workbench import launch
 
     global made

@@ -30,6 +30,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     # while, and once more through everything at the end, is a sixth of a short run.
     gc.set_threshold(*_THRESHOLDS)
     gc.callbacks.append(_keep_imports)
+    from quarterdeck.system.late_module import delay_rarely_used
+
+    delay_rarely_used()
     try:
         return _run(arguments)
     finally:
