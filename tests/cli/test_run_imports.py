@@ -85,8 +85,18 @@ FOR_COMMANDS = {
 }
 FOR_PEOPLE = {"click", "gettext", "quarterdeck.cli.root"}
 FOR_REQUESTS = {"_ssl", "hashlib", "json", "_hashlib", "dataclasses", "quarterdeck.models.failures"}
+FOR_TURNS = {
+    "quarterdeck.agent.loop",
+    "quarterdeck.agent.model_call",
+    "quarterdeck.agent.recovery",
+    "quarterdeck.agent.tool_calls",
+    "quarterdeck.models.retry",
+    "quarterdeck.serve.delegated_files",
+    "quarterdeck.serve.delegated_system",
+    "random",
+}
 FOR_TROUBLE = {"ast", "dis", "tokenize"}
-"""What ``inspect``, ``linecache`` and ``traceback`` import; in their own places stand others."""
+"""What ``inspect`` and ``traceback`` import, in whose own places others stand."""
 FOR_ACP = {"quarterdeck.serve", "quarterdeck.wire.acp", "quarterdeck.wire.rpc"}
 
 
@@ -151,7 +161,8 @@ def test_a_new_session_for_an_editor_imports_nothing_that_only_calls_need(home: 
     ]
     loaded = modules(home, "http://127.0.0.1:1", "acp", stdin="\n".join([*frames, ""]))
     assert "quarterdeck.agent.native" in loaded
-    assert not loaded & (NEVER | FOR_CALLS | FOR_PEOPLE | FOR_REQUESTS | FOR_TROUBLE)
+    heavy = NEVER | FOR_CALLS | FOR_PEOPLE | FOR_REQUESTS | FOR_TURNS | FOR_TROUBLE
+    assert not loaded & heavy
 
 
 def test_a_list_of_agents_imports_neither_the_agent_nor_the_log(home: Path):

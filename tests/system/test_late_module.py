@@ -98,7 +98,9 @@ def test_what_is_rarely_used_is_not_loaded_by_what_every_start_imports():
     late = "[name for name, one in sys.modules.items() if type(one) is LateModule]"
     names = run(f"{RARELY}print(*sorted({late}))\n").split()
     assert set(names) == {
-        *("asyncio.sslproto", "inspect", "ipaddress", "linecache", "locale", "platform"),
+        *("asyncio.sslproto", "base64", "binascii", "copy", "inspect", "ipaddress"),
+        *("linecache", "locale"),
+        *("msgspec.inspect", "msgspec.msgpack", "msgspec.toml", "msgspec.yaml", "platform"),
         *("ssl", "textwrap", "traceback", "typing_extensions"),
     }
 
@@ -106,7 +108,8 @@ def test_what_is_rarely_used_is_not_loaded_by_what_every_start_imports():
 def test_what_is_rarely_used_works_when_it_is_used():
     program = RARELY + (
         "import inspect, ipaddress, locale, platform, textwrap, traceback, uuid\n"
-        "import typing_extensions\n"
+        "import base64, typing_extensions\n"
+        "from copy import copy\n"
         "class One(msgspec.Struct):\n"
         "    'Some.'\n"
         "    a: 'int'\n"
@@ -128,6 +131,10 @@ def test_what_is_rarely_used_works_when_it_is_used():
         "    schema['required'] == ['a'], schema['description'] == 'Some.',\n"
         "    typing_extensions.TypedDict is not None, uuid.UUID(int=1).int == 1,\n"
         "    msgspec.json.encode(uuid.UUID(int=1)).endswith(b'1\"'),\n"
+        "    msgspec.msgpack.decode(msgspec.msgpack.encode([1])) == [1],\n"
+        "    msgspec.toml.decode('a = 1') == {'a': 1},\n"
+        "    type(msgspec.inspect.type_info(int)).__name__ == 'IntType',\n"
+        "    base64.b64decode('YQ==') == b'a', copy([1]) == [1],\n"
         ")\n"
     )
     assert set(run(program).split()) == {"True"}

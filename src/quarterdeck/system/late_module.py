@@ -21,8 +21,11 @@ __all__ = ["TLS", "LateModule", "delay_functions", "delay_modules", "delay_rarel
 
 TLS = ("ssl", "asyncio.sslproto")
 """The second uses the first as soon as it is imported."""
-_RARELY_USED = ("inspect", "ipaddress", "linecache", "locale", "textwrap")
-"""What asyncio, logging, msgspec, subprocess and urllib import."""
+_RARELY_USED = (
+    *("base64", "binascii", "inspect", "ipaddress", "linecache", "locale", "textwrap"),
+    *("msgspec.inspect", "msgspec.msgpack", "msgspec.toml", "msgspec.yaml"),
+)
+"""What asyncio, logging, msgspec, subprocess and urllib import, and we for images."""
 
 
 class LateModule(ModuleType):
@@ -80,6 +83,7 @@ def _late_function(late: LateModule, name: str) -> Callable[..., Any]:
 def delay_rarely_used() -> None:
     """Let asyncio, pathlib and msgspec be imported without what they hardly ever use."""
     delay_modules(*_RARELY_USED)
+    delay_functions("copy", "copy")
     delay_functions("traceback", "extract_stack")
     # Of these msgspec wants names that Python has by now.
     delay_functions("typing_extensions", "get_type_hints")
