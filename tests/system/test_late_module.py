@@ -13,10 +13,7 @@ OPENSSL = shutil.which("openssl")
 
 def run(program: str, *arguments: str) -> str:
     """What a program prints in which TLS is late."""
-    first = (
-        "import sys\nfrom quarterdeck.system.late_module import TLS, delay_modules\n"
-        "delay_modules(*TLS)\n"
-    )
+    first = "import sys\nfrom quarterdeck.system.late_module import delay_tls\ndelay_tls()\n"
     done = subprocess.run(
         [sys.executable, "-c", first + program, *arguments],
         capture_output=True,
@@ -66,10 +63,33 @@ def test_threads_that_ask_at_once_get_the_same():
     assert run(program) == "1"
 
 
+def test_a_connection_that_is_not_encrypted_does_not_load_it():
+    program = (
+        "import asyncio, socket, ssl\n"
+        "async def answer(reader, writer):\n"
+        "    writer.write(b'hello')\n"
+        "    writer.close()\n"
+        "async def main():\n"
+        "    async with await asyncio.start_server(answer, '127.0.0.1', 0) as server:\n"
+        "        port = server.sockets[0].getsockname()[1]\n"
+        "        reader, writer = await asyncio.open_connection('127.0.0.1', port)\n"
+        "        print((await reader.read()).decode(), '_ssl' in sys.modules)\n"
+        "        writer.close()\n"
+        "asyncio.run(main())\n"
+        "plain = socket.socket()\n"
+        "print(isinstance(plain, ssl.SSLSocket), '_ssl' in sys.modules)\n"
+        "context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)\n"
+        "encrypted = context.wrap_socket(plain, server_hostname='example.com')\n"
+        "print(isinstance(encrypted, ssl.SSLSocket), isinstance(socket.socket(), ssl.SSLSocket))\n"
+        "encrypted.close()\n"
+    )
+    assert run(program).splitlines() == ["hello False", "False False", "True False"]
+
+
 def test_what_is_loaded_already_stays():
     program = (
         "import ssl\nssl.SSLContext\nimport ssl as before\n"
-        "delay_modules(*TLS)\nimport ssl as after\nprint(before is after)\n"
+        "delay_tls()\nimport ssl as after\nprint(before is after)\n"
     )
     assert run(program) == "True"
 

@@ -17,9 +17,9 @@ from threading import RLock
 from types import ModuleType
 from typing import Any, NotRequired, Required
 
-__all__ = ["TLS", "LateModule", "delay_functions", "delay_modules", "delay_rarely_used"]
+__all__ = ["LateModule", "delay_functions", "delay_modules", "delay_rarely_used", "delay_tls"]
 
-TLS = ("ssl", "asyncio.sslproto")
+_TLS = ("ssl", "asyncio.sslproto")
 """The second uses the first as soon as it is imported."""
 _RARELY_USED = (
     *("base64", "binascii", "inspect", "ipaddress", "linecache", "locale", "textwrap"),
@@ -78,6 +78,21 @@ def _late_function(late: LateModule, name: str) -> Callable[..., Any]:
         return getattr(_load(late), name)(*arguments, **named)
 
     return call
+
+
+def delay_tls() -> None:
+    """Let asyncio be imported, and connections be made that are not encrypted, without TLS."""
+    delay_modules(*_TLS)
+    # asyncio asks this of every socket that it connects.
+    _provide("ssl", {"SSLSocket": _EncryptedSocket("SSLSocket", (), {})})
+
+
+class _EncryptedSocket(type):
+    """What stands for the type of encrypted sockets: there are none until TLS is loaded."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        module: Any = sys.modules["ssl"]
+        return not isinstance(module, LateModule) and isinstance(instance, module.SSLSocket)
 
 
 def delay_rarely_used() -> None:
