@@ -26,7 +26,13 @@ from quarterdeck.journal import (
     JournalUnreachableError,
     NotAJournalError,
 )
-from quarterdeck.journal.store import MIGRATIONS, VERSION, migrate
+from quarterdeck.journal.store import (
+    MIGRATIONS,
+    VERSION,
+    commits_unsynced,
+    connect_writer,
+    migrate,
+)
 from quarterdeck.journal.writer import acquire_lock
 from quarterdeck.wire.events import UnknownEvent
 from quarterdeck.wire.filelock import release_lock
@@ -148,6 +154,28 @@ async def test_an_empty_file_becomes_a_log(path: Path, say):
         await open_once(path, write=False)
     async with Journal.open(path) as journal:
         assert (await journal.commit("a", say("x"))).seq == 1
+
+
+async def test_tables_that_a_power_cut_took_before_the_first_record_are_made_again(
+    path: Path, tmp_path: Path, say
+):
+    copy = tmp_path / "copy.db"
+    async with Journal.open(path):  # nothing of its tables is anywhere but in the log of writes
+        shutil.copy(path, copy)
+    async with Journal.open(copy) as journal:
+        await append_all(journal, "a", [say("hello")])
+        await journal.durable(1)
+        assert [record.seq async for record in journal.history()] == [1]
+
+
+def test_a_record_is_on_disk_when_its_commit_returns(path: Path):
+    for _ in range(2):  # a log that is made, and one that is there
+        with closing(connect_writer(path)) as connection:
+            assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+            with pytest.raises(ZeroDivisionError), commits_unsynced(connection):
+                assert connection.execute("PRAGMA synchronous").fetchone() == (1,)  # NORMAL
+                raise ZeroDivisionError
+            assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
 async def test_a_directory_in_the_way_is_named(path: Path):

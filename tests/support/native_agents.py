@@ -140,7 +140,7 @@ async def deck(
     usual: dict[str, Any] = {
         "model": "scripted/test",
         "make_model": lambda _: model,
-        "pace": SessionClock(sleep=sleep or no_wait, random=Random(1)),
+        "pace": SessionClock(sleep=sleep or no_wait, draw=Random(1).random),
     }
     wanted = NativeSessionOptions.of(**(usual | options))
     places = Places.find({"QUARTERDECK_HOME": str(tmp_path / "home")})

@@ -1,4 +1,4 @@
-"""TLS is loaded when it is used, and then works as if it had been there from the start."""
+"""Modules are loaded when they are used, and then work as if they had been there from the start."""
 
 import os
 import shutil
@@ -13,10 +13,7 @@ OPENSSL = shutil.which("openssl")
 
 def run(program: str, *arguments: str) -> str:
     """What a program prints in which TLS is late."""
-    first = (
-        "import sys\nfrom quarterdeck.system.late_module import TLS, delay_modules\n"
-        "delay_modules(*TLS)\n"
-    )
+    first = "import sys\nfrom quarterdeck.system.late_module import delay_tls\ndelay_tls()\n"
     done = subprocess.run(
         [sys.executable, "-c", first + program, *arguments],
         capture_output=True,
@@ -66,12 +63,117 @@ def test_threads_that_ask_at_once_get_the_same():
     assert run(program) == "1"
 
 
+def test_a_connection_that_is_not_encrypted_does_not_load_it():
+    program = (
+        "import asyncio, socket, ssl\n"
+        "async def answer(reader, writer):\n"
+        "    writer.write(b'hello')\n"
+        "    writer.close()\n"
+        "async def main():\n"
+        "    async with await asyncio.start_server(answer, '127.0.0.1', 0) as server:\n"
+        "        port = server.sockets[0].getsockname()[1]\n"
+        "        reader, writer = await asyncio.open_connection('127.0.0.1', port)\n"
+        "        print((await reader.read()).decode(), '_ssl' in sys.modules)\n"
+        "        writer.close()\n"
+        "asyncio.run(main())\n"
+        "plain = socket.socket()\n"
+        "print(isinstance(plain, ssl.SSLSocket), '_ssl' in sys.modules)\n"
+        "context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)\n"
+        "encrypted = context.wrap_socket(plain, server_hostname='example.com')\n"
+        "print(isinstance(encrypted, ssl.SSLSocket), isinstance(socket.socket(), ssl.SSLSocket))\n"
+        "encrypted.close()\n"
+    )
+    assert run(program).splitlines() == ["hello False", "False False", "True False"]
+
+
 def test_what_is_loaded_already_stays():
     program = (
         "import ssl\nssl.SSLContext\nimport ssl as before\n"
-        "delay_modules(*TLS)\nimport ssl as after\nprint(before is after)\n"
+        "delay_tls()\nimport ssl as after\nprint(before is after)\n"
     )
     assert run(program) == "True"
+
+
+def test_a_function_that_was_imported_early_loads_its_module_when_it_is_called():
+    program = (
+        "from quarterdeck.system.late_module import delay_functions\n"
+        "delay_functions('difflib', 'get_close_matches')\n"
+        "from difflib import get_close_matches as early\n"
+        "print('SequenceMatcher' in vars(sys.modules['difflib']))\n"
+        "print(early('appel', ['ape', 'apple', 'peach'], n=1))\n"
+        "from difflib import SequenceMatcher, get_close_matches\n"
+        "print(get_close_matches is not early)\n"
+    )
+    assert run(program).splitlines() == ["False", "['apple']", "True"]
+
+
+RARELY = (
+    "from quarterdeck.system.late_module import LateModule, delay_rarely_used\n"
+    "delay_rarely_used()\n"
+    "import asyncio, logging, msgspec, pathlib, subprocess, typing\n"
+)
+
+
+def test_what_is_rarely_used_is_not_loaded_by_what_every_start_imports():
+    late = "[name for name, one in sys.modules.items() if type(one) is LateModule]"
+    names = run(f"{RARELY}print(*sorted({late}))\n").split()
+    assert set(names) == {
+        *("asyncio.sslproto", "base64", "binascii", "copy", "inspect", "ipaddress"),
+        *("linecache", "locale"),
+        *("msgspec.inspect", "msgspec.msgpack", "msgspec.toml", "msgspec.yaml", "platform"),
+        *("ssl", "textwrap", "traceback", "typing_extensions"),
+    }
+
+
+def test_what_is_rarely_used_works_when_it_is_used():
+    program = RARELY + (
+        "import inspect, ipaddress, locale, platform, textwrap, traceback, uuid\n"
+        "import base64, typing_extensions\n"
+        "from copy import copy\n"
+        "class One(msgspec.Struct):\n"
+        "    'Some.'\n"
+        "    a: 'int'\n"
+        "    b: typing.Annotated[str, msgspec.Meta(min_length=1)] = 'x'\n"
+        "class Two(typing.TypedDict):\n"
+        "    a: int\n"
+        "    b: typing.NotRequired[str]\n"
+        "async def wait(): pass\n"
+        "try: 1 / 0\n"
+        "except ZeroDivisionError: text = traceback.format_exc()\n"
+        "schema = msgspec.json.schema(One)['$defs']['One']\n"
+        "print(\n"
+        "    platform.system() == __import__('os').uname().sysname, bool(platform.machine()),\n"
+        "    'ZeroDivisionError' in text, inspect.iscoroutinefunction(wait),\n"
+        "    asyncio.iscoroutinefunction(wait), ipaddress.ip_address('::1').is_loopback,\n"
+        "    textwrap.dedent(' a') == 'a', bool(locale.getpreferredencoding()),\n"
+        "    msgspec.json.decode(b'{\"a\": 1}', type=One) == One(1),\n"
+        "    msgspec.json.decode(b'{\"a\": 1}', type=Two) == {'a': 1},\n"
+        "    schema['required'] == ['a'], schema['description'] == 'Some.',\n"
+        "    typing_extensions.TypedDict is not None, uuid.UUID(int=1).int == 1,\n"
+        "    msgspec.json.encode(uuid.UUID(int=1)).endswith(b'1\"'),\n"
+        "    msgspec.msgpack.decode(msgspec.msgpack.encode([1])) == [1],\n"
+        "    msgspec.toml.decode('a = 1') == {'a': 1},\n"
+        "    type(msgspec.inspect.type_info(int)).__name__ == 'IntType',\n"
+        "    base64.b64decode('YQ==') == b'a', copy([1]) == [1],\n"
+        ")\n"
+    )
+    assert set(run(program).split()) == {"True"}
+
+
+def test_an_uncaught_error_is_told_with_its_lines():
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            RARELY + "import asyncio\nasync def fail(): 1 / 0\nasyncio.run(fail())",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr and "ZeroDivisionError" in done.stderr
 
 
 @pytest.mark.skipif(OPENSSL is None, reason="openssl is not installed")

@@ -49,9 +49,11 @@ from quarterdeck.system import late_module
 
 delay_modules = late_module.delay_modules
 
-def delay(*names):  # the first that is called; what is imported before it is not late
-    late_module.delay_modules = delay_modules
+def delay(*names):  # what is imported before TLS is late would load it
     delay_modules(*names)
+    if "ssl" not in names:
+        return
+    late_module.delay_modules = delay_modules
     from quarterdeck.workbench import launch
 
     global made
@@ -75,7 +77,13 @@ LATE = (
     "quarterdeck.journal",
     "sqlite3",
     "markdown_it",
+    "platformdirs.unix",
     "pygments",
+    "quarterdeck.workbench.rendering.blocks",
+    "quarterdeck.workbench.rendering.calls",
+    "quarterdeck.workbench.rendering.diffs",
+    "quarterdeck.workbench.rendering.markdown",
+    "quarterdeck.workbench.rendering.pieces",
     "textual.widgets._markdown",
     "quarterdeck.workbench.panels.editor.panel",
     "quarterdeck.workbench.panels.diff",
@@ -98,7 +106,7 @@ LATE = (
 DATACLASSES = set[str]()
 """Values are structs, messages plain classes: a dataclass costs 0.5 to 0.9 ms when it is made, one
 of these 0.03 ms. ``config`` works without msgspec and has named tuples."""
-MOST_OF_OURS = 140
+MOST_OF_OURS = 115
 """Each costs about half a millisecond; a new one wants a reason."""
 
 

@@ -98,7 +98,7 @@ async def _request(turn: Turn) -> ModelRequest:
 
 async def _wait(turn: Turn, error: ModelError, attempt: int) -> None:
     """Wait before the next attempt; raises the error if there is none."""
-    delay = retry_delay(attempt, error, retries=turn.limits.retries, random=turn.pace.random)
+    delay = retry_delay(attempt, error, retries=turn.limits.retries, draw=turn.pace.draw)
     await turn.emit(_failed(turn.model.info, error, keep=delay is None))
     if delay is None:
         raise error

@@ -48,7 +48,6 @@ from .ports import (
     ToolServers,
     TurnRecorder,
 )
-from .recovery import FORKED, close_children
 from .resume import ResumeState, allow_for_damage, read_resume_state, shared_events
 from .session import Session
 from .session_setup import SessionSetup
@@ -231,6 +230,8 @@ class NativeAgent:
         """
         if (session := self.get(id_)) is not None:
             return session
+        from .recovery import close_children
+
         stack = AsyncExitStack()
         try:
             journal = await stack.enter_async_context(await self._store.open(id_))
@@ -266,6 +267,8 @@ class NativeAgent:
         Raises:
             NoSuchSessionError, JournalLockedError, QuarterdeckError: as ``load``.
         """
+        from .recovery import FORKED
+
         source = SessionId(id_)
         if (session := self.get(id_)) is not None:
             await session.journal.durable(session.last_seq)

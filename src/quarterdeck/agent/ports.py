@@ -8,10 +8,9 @@ the real ones are imported when they are needed.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from random import Random
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from quarterdeck.models.model import Effort, Model
@@ -59,6 +58,12 @@ __all__ = [
 ]
 
 
+def _draw() -> float:
+    from random import random  # late: hardly any call is made again
+
+    return random()
+
+
 class SessionClock(Struct, frozen=True, kw_only=True):
     """How time passes."""
 
@@ -66,8 +71,8 @@ class SessionClock(Struct, frozen=True, kw_only=True):
     """Seconds that only grow."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     """Waits before a failed model call is made again."""
-    random: Random = field(default_factory=Random)
-    """Moves those waits a little."""
+    draw: Callable[[], float] = _draw
+    """Moves those waits a little: a number from 0 to 1."""
 
 
 class CheckpointCommand(NamedTuple):

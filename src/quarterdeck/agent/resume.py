@@ -38,12 +38,12 @@ from quarterdeck.wire.record import Record
 
 from .config_options import effort_in
 from .conversation import Conversation
-from .recovery import DIED, FORKED, InterruptionReason, closing_events
 
 if TYPE_CHECKING:
     from quarterdeck.policy.grants import Grant
 
     from .goals.state import GoalState
+    from .recovery import InterruptionReason
 
 __all__ = [
     "DamagedSessionError",
@@ -94,8 +94,15 @@ class ResumeState(Struct, eq=False):
                 pass
 
 
-def read_resume_state(records: Iterable[Record], cut: InterruptionReason = DIED) -> ResumeState:
-    """Read a session's records, oldest first; ``cut`` says why they may end in the middle."""
+def read_resume_state(
+    records: Iterable[Record], cut: "InterruptionReason | None" = None
+) -> ResumeState:
+    """Read a session's records, oldest first.
+
+    ``cut`` says why they may end in the middle; None: the process died.
+    """
+    from .recovery import DIED, closing_events  # late: a new session has no past
+
     kept = list(records)
     past = ResumeState(began=kept[0].time if kept else None)
     for record in kept:
@@ -109,7 +116,7 @@ def read_resume_state(records: Iterable[Record], cut: InterruptionReason = DIED)
         from .goals.state import goal_in
 
         past.goal = goal_in(kept)
-    past.closing = closing_events(kept, cut)
+    past.closing = closing_events(kept, cut or DIED)
     for _, event in past.closing:
         past.apply(event)
     return past
@@ -181,6 +188,8 @@ def shared_events(
 
     That is the begin and the end of its runs, what a fleet noted about it, and what it has cost.
     """
+    from .recovery import FORKED, closing_events
+
     kept = [record for record in records if until is None or record.seq <= until]
     taken = [(record.turn, _shared(record.event)) for record in kept]
     left_open = closing_events(kept, FORKED)

@@ -43,7 +43,6 @@ from .config_options import options_of
 from .context.window import SessionContext
 from .conversation import Conversation
 from .limits import TurnSpending
-from .loop import run_prompt
 from .ports import Turn, run_start_hooks
 from .resume import ResumeState
 from .session_setup import SessionSetup
@@ -327,6 +326,8 @@ class Session:
         return ended
 
     async def _open_turn(self, turn: TurnId, prompted: Prompted) -> TurnEnded:
+        from .loop import run_prompt  # late: a session begins without a turn
+
         await self._emit_all(await self.commands.refresh())
         await self._title_from(prompted)
         return await run_prompt(self, self.commands.find(prompted), self._turn(turn), prompted)

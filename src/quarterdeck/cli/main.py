@@ -30,6 +30,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     # while, and once more through everything at the end, is a sixth of a short run.
     gc.set_threshold(*_THRESHOLDS)
     gc.callbacks.append(_keep_imports)
+    from quarterdeck.system.late_module import delay_rarely_used
+
+    delay_rarely_used()
     try:
         return _run(arguments)
     finally:
@@ -63,9 +66,9 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _serve_editor() -> int:
     """``quarterdeck acp`` as editors start it, without what takes time and serves people: click."""
-    from quarterdeck.system.late_module import TLS, delay_modules
+    from quarterdeck.system.late_module import delay_tls
 
-    delay_modules(*TLS)
+    delay_tls()
     from quarterdeck.serve.standard_streams import serve_standard_streams
 
     serve_standard_streams(dict(os.environ))

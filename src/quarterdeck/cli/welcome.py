@@ -31,9 +31,9 @@ AT_A_GLANCE = {
 def welcome() -> int:
     """Open the workbench where there is a terminal for it, else greet; returns the exit code."""
     if is_terminal():
-        from quarterdeck.system.late_module import TLS, delay_modules
+        from quarterdeck.system.late_module import delay_tls
 
-        delay_modules(*TLS)
+        delay_tls()
         from quarterdeck.workbench.launch import open_workbench
 
         return open_workbench()

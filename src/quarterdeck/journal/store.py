@@ -41,6 +41,7 @@ __all__ = [
     "APPLICATION_ID",
     "MIGRATIONS",
     "VERSION",
+    "commits_unsynced",
     "connect_reader",
     "connect_writer",
     "delete_slice",
@@ -114,14 +115,14 @@ def connect_writer(path: Path) -> sqlite3.Connection:
     try:
         _refuse_foreign(connection, path)
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA fullfsync = ON")
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
         # Fewer, larger checkpoints write the sessions' index pages less often: a tenth cheaper.
         connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-        migrate(connection, MIGRATIONS)
+        with commits_unsynced(connection):
+            migrate(connection, MIGRATIONS)
         _probe(connection)
         last_seq(connection)
     except DATABASE_ERRORS as error:
@@ -194,6 +195,20 @@ def transaction(connection: sqlite3.Connection) -> Generator[None, None, None]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+@contextmanager
+def commits_unsynced(connection: sqlite3.Connection) -> Generator[None, None, None]:
+    """Let commits not wait for the disk: for tables, which are made again where they are lost.
+
+    Nothing is ever half there. The first commit afterwards waits for its own changes and for all
+    before it, which are in the same file.
+    """
+    connection.execute("PRAGMA synchronous = NORMAL")
+    try:
+        yield
+    finally:
+        connection.execute("PRAGMA synchronous = FULL")
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:

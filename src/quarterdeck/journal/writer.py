@@ -42,7 +42,13 @@ from .limits import JournalLimits
 from .projections import Projection, Projections
 from .records import RecordReader
 from .rows import record_checksum, session_checksum
-from .store import connect_writer, finish_deletions, last_seq, transaction
+from .store import (
+    commits_unsynced,
+    connect_writer,
+    finish_deletions,
+    last_seq,
+    transaction,
+)
 
 __all__ = [
     "CommitListener",
@@ -258,10 +264,11 @@ class JournalWriter:
         connection = connect_writer(self._path)
         try:
             context = WriterContext(connection, self._projections, self._limits.page_bytes)
-            self._projections.prepare(connection)
-            for name in self._projections.behind():
-                while not self._projections.advance(connection, context.reader, name):
-                    pass
+            with commits_unsynced(connection):
+                self._projections.prepare(connection)
+                for name in self._projections.behind():
+                    while not self._projections.advance(connection, context.reader, name):
+                        pass
             finish_deletions(connection)
             self._tell(_settle, self._opened, last_seq(connection), None)
             self._serve(context)

@@ -10,10 +10,9 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from quarterdeck.agent.environment import SessionEnvironment
-from quarterdeck.agent.session_system import SessionSystem, make_local_system
+from quarterdeck.agent.session_system import SessionSystem
 from quarterdeck.policy.modes import Containment, SandboxState
 from quarterdeck.system.api import (
     CommandSpec,
@@ -33,16 +32,15 @@ from quarterdeck.system.errors import (
 )
 from quarterdeck.system.output import OutputFile, OutputRing, Utf8Decoder
 from quarterdeck.wire.acp import schema as acp
-from quarterdeck.wire.acp.connection import AcpConnection
 from quarterdeck.wire.acp.errors import MalformedAnswerError
 from quarterdeck.wire.acp.methods import Method
-from quarterdeck.wire.errors import LinkError, QuarterdeckError, RpcError
+from quarterdeck.wire.errors import QuarterdeckError, RpcError
 from quarterdeck.wire.tasks import BackgroundTasks, start_task
 
 from .delegated_files import DelegatedFiles, DelegationClient
 from .handshake import EditorClient
 
-__all__ = ["DelegatedSystem", "DelegatedTerminal", "DelegatedTerminals", "Delegation"]
+__all__ = ["DelegatedSystem", "DelegatedTerminal", "DelegatedTerminals"]
 
 _log = logging.getLogger(__name__)
 _KEPT = 1_048_576
@@ -343,47 +341,6 @@ def _exit_of(answer: acp.WaitForTerminalExitResponse) -> ProcessExit:
     return ProcessExit(signal="SIGTERM")  # a client that names neither has ended it
 
 
-P = TypeVar("P")
-R = TypeVar("R")
-
-
-class Delegation:
-    """The way to one client for one session; ``session_id`` is set once it is known."""
-
-    def __init__(self, connection: AcpConnection, client: EditorClient) -> None:
-        self.session_id = ""
-        self._connection = connection
-        self._client = client
-        self._system: DelegatedSystem | None = None
-
-    def make_system(
-        self, roots: tuple[str, ...], session_environment: SessionEnvironment
-    ) -> SessionSystem:
-        """Make the system of the session; this machine's for a client that offers nothing."""
-        inner = make_local_system(roots, session_environment)
-        if not (self._client.edits_files or self._client.has_terminals):
-            return inner
-        self._system = DelegatedSystem(self, inner, self._client)
-        return self._system
-
-    def runs(self, terminal_id: str) -> bool:
-        """Whether this is a terminal of the client."""
-        return self._system is not None and self._system.runs(terminal_id)
-
-    async def call(self, method: Method[P, R], params: P, *, timeout: float | None = None) -> R:
-        """Ask the client.
-
-        Raises:
-            OperatingSystemError: it is gone.
-            RpcError: it answered with an error.
-            TimeoutError: it did not answer in time.
-        """
-        try:
-            return await self._connection.call(method, params, timeout=timeout)
-        except LinkError as error:
-            raise OperatingSystemError(f"{self._client.name!r} disconnected: {error}") from error
-
-
 class DelegatedSystem:
     """A system whose files, terminals or both are the client's.
 
@@ -391,7 +348,7 @@ class DelegatedSystem:
     here.
     """
 
-    def __init__(self, link: Delegation, inner: SessionSystem, client: EditorClient) -> None:
+    def __init__(self, link: DelegationClient, inner: SessionSystem, client: EditorClient) -> None:
         self.roots = inner.roots
         self.processes = inner.processes
         self._inner = inner

@@ -5,12 +5,14 @@ from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, TypeVar
 
 from quarterdeck.agent.config_options import EFFORTS
-from quarterdeck.agent.environment import model_options, prepare_environment
+from quarterdeck.agent.environment import SessionEnvironment, model_options, prepare_environment
 from quarterdeck.agent.native import NativeAgent, NativeSessionOptions
 from quarterdeck.agent.session import Session
 from quarterdeck.agent.session_store import NoSuchSessionError
+from quarterdeck.agent.session_system import SessionSystem, make_local_system
 from quarterdeck.agent.tool_servers import ServerDefinition
 from quarterdeck.config.places import Places
 from quarterdeck.journal import SessionSummary
@@ -18,6 +20,7 @@ from quarterdeck.models.errors import ModelSetupError
 from quarterdeck.models.registry import choose_model_name, make_model
 from quarterdeck.policy.errors import UnknownModeError
 from quarterdeck.policy.modes import parse_mode
+from quarterdeck.system.errors import OperatingSystemError
 from quarterdeck.wire.acp import schema as acp
 from quarterdeck.wire.acp.connection import AcpConnection
 from quarterdeck.wire.acp.extensions import (
@@ -25,14 +28,18 @@ from quarterdeck.wire.acp.extensions import (
     SteeringResponse,
     wants_prompt_if_idle,
 )
+from quarterdeck.wire.acp.methods import Method
 from quarterdeck.wire.acp.schema import McpServer
 from quarterdeck.wire.clock import format_iso_time
 from quarterdeck.wire.content import ContentBlock
+from quarterdeck.wire.errors import LinkError
 
-from .delegated_system import Delegation
 from .errors import make_invalid_params, refusal_of
 from .handshake import EditorClient
 from .session import ServedSession
+
+if TYPE_CHECKING:
+    from .delegated_system import DelegatedSystem
 
 __all__ = ["ConnectionSessions", "servers_of"]
 
@@ -65,6 +72,49 @@ def _definition(server: McpServer) -> ServerDefinition:
         headers={header.name: header.value for header in server.headers or ()},
         source="the client",
     )
+
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class _Delegation:
+    """The way to one client for one session; ``session_id`` is set once it is known."""
+
+    def __init__(self, connection: AcpConnection, client: EditorClient) -> None:
+        self.session_id = ""
+        self._connection = connection
+        self._client = client
+        self._system: DelegatedSystem | None = None
+
+    def make_system(
+        self, roots: tuple[str, ...], session_environment: SessionEnvironment
+    ) -> SessionSystem:
+        """Make the system of the session; this machine's for a client that offers nothing."""
+        inner = make_local_system(roots, session_environment)
+        if not (self._client.edits_files or self._client.has_terminals):
+            return inner
+        from .delegated_system import DelegatedSystem
+
+        self._system = DelegatedSystem(self, inner, self._client)
+        return self._system
+
+    def runs(self, terminal_id: str) -> bool:
+        """Whether this is a terminal of the client."""
+        return self._system is not None and self._system.runs(terminal_id)
+
+    async def call(self, method: Method[P, R], params: P, *, timeout: float | None = None) -> R:
+        """Ask the client.
+
+        Raises:
+            OperatingSystemError: it is gone.
+            RpcError: it answered with an error.
+            TimeoutError: it did not answer in time.
+        """
+        try:
+            return await self._connection.call(method, params, timeout=timeout)
+        except LinkError as error:
+            raise OperatingSystemError(f"{self._client.name!r} disconnected: {error}") from error
 
 
 _PAGE = 50
@@ -248,7 +298,7 @@ class ConnectionSessions:
             raise NoSuchSessionError(session_id)
         return hosted
 
-    def _host(self, session: Session, delegation: Delegation) -> ServedSession:
+    def _host(self, session: Session, delegation: _Delegation) -> ServedSession:
         hosted = ServedSession(self._connection, self._client, session, delegation.runs)
         self._hosted[session.id] = hosted
         return hosted
@@ -284,12 +334,12 @@ class ConnectionSessions:
                 finally:
                     await self._agent.close(session_id)
 
-    def _delegation(self) -> Delegation:
-        return Delegation(self._connection, self._client)
+    def _delegation(self) -> _Delegation:
+        return _Delegation(self._connection, self._client)
 
 
 def _native_options(
-    delegation: Delegation, servers: tuple[acp.McpServer, ...]
+    delegation: _Delegation, servers: tuple[acp.McpServer, ...]
 ) -> NativeSessionOptions:
     return NativeSessionOptions(make_system=delegation.make_system, servers=servers_of(servers))
 

@@ -471,7 +471,7 @@ _BY_KIND: dict[str, str] = {
     "search": "search",
     "fetch": "fetch",
 }
-_EXIT = re.compile(r"\A\s*(?:Error: )?Exit code:? (-?\d+)\b", re.IGNORECASE)
+_EXIT = r"(?i)\s*(?:Error: )?Exit code:? (-?\d+)\b"
 
 
 def describe_call(
@@ -531,7 +531,7 @@ def find_exit_status(ended: ToolCallEnded) -> str | None:
     if ended.status == "failed" and ended.content is not UNSET:
         for item in ended.content:
             if isinstance(item, ContentItem) and isinstance(item.content, TextContent):
-                match = _EXIT.match(item.content.text[:200])
+                match = re.match(_EXIT, item.content.text[:200])
                 return match[1] if match else None
     return None
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from quarterdeck.config.places import Places
-from quarterdeck.system.late_module import delay_modules
+from quarterdeck.system.late_module import delay_functions, delay_modules
 from quarterdeck.wire.clock import read_wall_clock
 
 if TYPE_CHECKING:
@@ -145,8 +145,14 @@ def open_workbench(
         subprocess.run([sys.executable, "-P", "-m", "quarterdeck", "demo"], check=False)
 
 
-def _delay_widget_types() -> None:
-    """Keep Textual's palette, which needs one name of its types, from importing five widgets."""
+def _delay_unused_modules() -> None:
+    """Keep Textual from importing what the first frame does not need.
+
+    Its palette needs one name of its types, which import five widgets.
+    """
+    delay_modules("mimetypes")
+    delay_functions("difflib", "get_close_matches")
+    delay_functions("platformdirs", "user_downloads_path")
     from textual import _types
 
     name = "textual.types"
@@ -159,7 +165,7 @@ def _make_workbench(
 ) -> "Workbench":
     # Nothing that is made before the first frame is garbage; looking for some delays it.
     gc.disable()
-    _delay_widget_types()
+    _delay_unused_modules()
     from .app import Workbench
     from .context import WorkbenchContext
     from .drafts import Drafts

@@ -29,8 +29,8 @@ IMAGE_TYPES = {
     ".webp": "image/webp",
 }
 _MOST_BYTES = 20_000_000
-_MENTION = re.compile(r'(?<!\S)@(?:"((?:[^"\\\n]|\\.)+)"|(\S+))')
-_BARE = re.compile(r'[^\s"\\@]+')
+_MENTION = r'(?<!\S)@(?:"((?:[^"\\\n]|\\.)+)"|(\S+))'
+_BARE = r'[^\s"\\@]+'
 
 
 class Mention(Struct, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class Mention(Struct, frozen=True, kw_only=True):
 
 def format_mention(path: str) -> str:
     """How a file is named in a text."""
-    if _BARE.fullmatch(path):
+    if re.fullmatch(_BARE, path):
         return f"@{path}"
     quoted = path.replace("\\", "\\\\").replace('"', '\\"')
     return f'@"{quoted}"'
@@ -52,7 +52,7 @@ def format_mention(path: str) -> str:
 
 def find_mentions(prompt: str) -> Iterator[Mention]:
     """Every file that a text may name, in order."""
-    for found in _MENTION.finditer(prompt):
+    for found in re.finditer(_MENTION, prompt):
         quoted, bare = found[1], found[2]
         path = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else bare.rstrip(",;:!?)")
         if path:

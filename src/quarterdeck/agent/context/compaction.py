@@ -118,7 +118,7 @@ async def _ask(
         try:
             return await _finished(asking, request)
         except ModelError as error:
-            delay = retry_delay(attempt, error, retries=_RETRIES, random=asking.pace.random)
+            delay = retry_delay(attempt, error, retries=_RETRIES, draw=asking.pace.draw)
             if delay is None:
                 raise
             await asking.pace.sleep(delay)

@@ -80,6 +80,9 @@ def run(prompt: str | None, format_: Any, quiet: bool, **options: Any) -> None:
     The answer is printed; no terminal is needed. PROMPT can also come from standard input; with
     both, the piped text follows PROMPT.
     """
+    from quarterdeck.system.late_module import delay_tls
+
+    delay_tls()
     import asyncio  # late, so that --help does not wait for it
 
     from .exit_codes import CANCELLED, LIMIT

@@ -104,7 +104,7 @@ def builtin_layout(name: str = "default") -> Layout:
 LayoutScope: TypeAlias = Literal["built-in", "project", "user"]
 LARGEST = 1_000_000
 """Bytes; a larger file is none of ours."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}\Z")
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}\Z"
 
 
 class UnusableLayoutError(QuarterdeckError):
@@ -143,7 +143,7 @@ class LayoutFiles:
         for scope in ("project", "user"):
             folder = self._folders.get(scope)
             for path in sorted(folder.glob("*.json")) if folder is not None else ():
-                if _NAME.match(path.stem):
+                if re.match(_NAME, path.stem):
                     found[path.stem] = NamedLayout(name=path.stem, scope=scope)
         return sorted(found.values(), key=lambda one: one.name)
 
@@ -174,7 +174,7 @@ class LayoutFiles:
         """
         from quarterdeck.wire.private_files import write_private
 
-        if not _NAME.match(name):
+        if not re.match(_NAME, name):
             raise UnusableLayoutError(
                 f"not a valid name: {name!r}; use letters, digits, _ and -, at most 40"
             )

@@ -276,11 +276,11 @@ def _quoted(text: str) -> str:
     return msgspec.json.encode(text).decode()  # a JSON string is a TOML string
 
 
-_NAME = re.compile(r"""\s*(?:"([^"\\]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*=""")
+_NAME = r"""\s*(?:"([^"\\]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*="""
 
 
 def _names(line: str, key: str) -> bool:
-    found = _NAME.match(line)
+    found = re.match(_NAME, line)
     return (
         found is not None and normalize_key(next(g for g in found.groups() if g is not None)) == key
     )

@@ -1,7 +1,8 @@
 """Where each piece stands: heights that are measured when someone looks, and guessed before.
 
 Only pieces in view are ever rendered, and only the lines of those looked at last are kept. Heights
-are kept for one width.
+are kept for one width. What renders is imported with the first block: an empty transcript, as the
+first frame shows it, needs nothing of it.
 """
 
 from bisect import bisect_right
@@ -14,18 +15,20 @@ from ..stores.blocks import (
     Block,
     EndBlock,
     NoteBlock,
+    PromptBlock,
     RunBlock,
     ShownBlock,
+    TextBlock,
     ToolBlock,
     can_join_run,
 )
 from . import glyphs
-from .blocks import needs_gap
 from .lines import Line, Span, width_of
-from .pieces import BlockPiece, BlockPieces, is_long_block
 
 if TYPE_CHECKING:
     import re
+
+    from .pieces import BlockPiece, BlockPieces
 
 __all__ = ["BlockLayout"]
 
@@ -45,7 +48,7 @@ class _Item(Struct, eq=False):
     """A piece at its place."""
 
     group: "_Group"
-    piece: BlockPiece
+    piece: "BlockPiece"
     has_gap: bool
     height: int
     version: int = -1
@@ -56,7 +59,7 @@ class _Group(Struct, eq=False):
     """The pieces of a block; a long one is split when someone looks at it."""
 
     block: ShownBlock
-    pieces: BlockPieces
+    pieces: "BlockPieces"
     version: int = -1
     is_open: bool = False
     has_gap: bool = False
@@ -67,6 +70,8 @@ class _Group(Struct, eq=False):
 
     def update(self, width: int) -> int:
         """Take the block as it is now; how many items from the first on stayed as they were."""
+        from .pieces import BlockPiece, is_long_block
+
         width = self.room(width)
         stable = 0
         if self.is_open or not is_long_block(self.block):
@@ -103,7 +108,7 @@ class _Group(Struct, eq=False):
         """The cells for its lines."""
         return max(8, width - width_of(self.before))
 
-    def lines(self, piece: BlockPiece, width: int) -> list[Line]:
+    def lines(self, piece: "BlockPiece", width: int) -> list[Line]:
         """The lines of one of its pieces."""
         lines = piece.lines(self.room(width))
         return [(*self.before, *line) for line in lines] if self.before else lines
@@ -272,6 +277,24 @@ def _orphan(block: Block) -> Line:
     return (_BAR,) if getattr(block, "parent", None) is not None else ()
 
 
+def _needs_gap(before: ShownBlock | None, block: ShownBlock) -> bool:
+    """Whether an empty line parts a block from the one before, or from the head above it."""
+    if before is None:
+        return isinstance(block, PromptBlock)  # on the same ground as the head
+    if _is_persons(before) is not _is_persons(block):
+        return True
+    return not (_is_small(before) and _is_small(block))
+
+
+def _is_persons(block: ShownBlock) -> bool:
+    return isinstance(block, ToolBlock) and block.is_persons
+
+
+def _is_small(block: ShownBlock) -> bool:
+    thought = isinstance(block, TextBlock) and block.kind == "thought"
+    return thought or isinstance(block, ToolBlock | RunBlock | NoteBlock)
+
+
 class BlockLayout:
     """Blocks below each other at one width, each in one piece or more."""
 
@@ -294,6 +317,8 @@ class BlockLayout:
         changed = self._shown.changed(blocks)
         if changed is None:
             return
+        from .pieces import BlockPieces
+
         start, first = changed
         items = sum(len(group.items) for group in self._groups[:first])
         old = self._groups[first:]
@@ -307,7 +332,7 @@ class BlockLayout:
             group = known.get(id(block)) or _Group(block, BlockPieces(block))
             above = self._groups[-1] if self._groups else None
             is_first = above is not None and len(prefix) > len(above.before)
-            has_gap = needs_gap(before, block) and not is_first  # right below its card
+            has_gap = _needs_gap(before, block) and not is_first  # right below its card
             if group.before != prefix:
                 group.before, group.items, group.pieces = prefix, [], BlockPieces(block)
                 group.version = -1
@@ -325,6 +350,8 @@ class BlockLayout:
 
     def open(self, at: int) -> None:
         """Split the block at a place if it is long; places after it may be others then."""
+        from .pieces import is_long_block
+
         group = self._items[at].group
         if group.is_open or not is_long_block(group.block):
             return
@@ -363,6 +390,8 @@ class BlockLayout:
 
     def reveal_end(self, rows: int) -> None:
         """Measure the last rows."""
+        from .pieces import is_long_block
+
         at = len(self._items) - 1
         while rows > 0 and at >= 0:
             group = self._items[at].group

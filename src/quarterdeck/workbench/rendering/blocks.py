@@ -25,8 +25,7 @@ from .lines import READING_WIDTH, Line, Span, clip, flow, indented, width_of, wr
 from .markdown import markdown_lines
 
 __all__ = [
-    "block_lines", "can_fold", "fill_prompt", "guess_height", "left_note", "needs_gap",
-    "prompt_title",
+    "block_lines", "can_fold", "fill_prompt", "guess_height", "left_note", "prompt_title",
 ]  # fmt: skip
 
 _NOTE_SIGNS = {
@@ -49,24 +48,6 @@ _FOLDED_STEPS = 12
 _NEXT_STEPS = 5
 _MOST_EDITS = 200
 """Changes of a turn whose lines are counted."""
-
-
-def needs_gap(before: ShownBlock | None, block: ShownBlock) -> bool:
-    """Whether an empty line parts a block from the one before, or from the head above it."""
-    if before is None:
-        return isinstance(block, PromptBlock)  # on the same ground as the head
-    if _is_persons(before) is not _is_persons(block):
-        return True
-    return not (_is_small(before) and _is_small(block))
-
-
-def _is_persons(block: ShownBlock) -> bool:
-    return isinstance(block, ToolBlock) and block.is_persons
-
-
-def _is_small(block: ShownBlock) -> bool:
-    thought = isinstance(block, TextBlock) and block.kind == "thought"
-    return thought or isinstance(block, ToolBlock | RunBlock | NoteBlock)
 
 
 def can_fold(block: ShownBlock) -> bool:

@@ -328,13 +328,13 @@ def mark_matches(line: Line, words: "re.Pattern[str]") -> Line:
     return tuple(span for span in spans if span[0])
 
 
-_URL = re.compile(r"https?://[^\s<>\"'`]+[^\s<>\"'`.,;:!?)\]}]")
+_URL = r"https?://[^\s<>\"'`]+[^\s<>\"'`.,;:!?)\]}]"
 
 
 def find_url_at(line: Line, x: int) -> str | None:
     """The address that stands at a cell."""
     text = text_of(line)
-    for found in _URL.finditer(text):
+    for found in re.finditer(_URL, text):
         begin = cell_len(text[: found.start()])
         if begin <= x < begin + cell_len(found[0]):
             return found[0]

@@ -24,7 +24,6 @@ __all__ = [
     "continue_markdown",
     "find_code",
     "inline_spans",
-    "is_markdown_loaded",
     "load_markdown",
     "markdown_lines",
     "table_lines",
@@ -120,13 +119,8 @@ def _parser() -> "MarkdownIt":
     return parser.enable(["table", "strikethrough"]).disable(["entity", "image", "reference"])
 
 
-def is_markdown_loaded() -> bool:
-    """Whether what draws messages is imported; that takes 0.1 s."""
-    return _parser.cache_info().currsize > 0
-
-
 def load_markdown() -> None:
-    """Import it. Blocks; for a thread."""
+    """Import what reads and colours messages, which takes 0.1 s. Blocks; for a thread."""
     highlight_code("x = 1", "python")
     _parser()
 

@@ -18,7 +18,7 @@ _AGE = 10.0
 _MOST = 200
 _AT_ONCE = 2
 _SECONDS = 5.0
-_COUNTS = re.compile(r"(\d+) (insertion|deletion)")
+_COUNTS = r"(\d+) (insertion|deletion)"
 
 
 class Checkout(Struct, frozen=True, kw_only=True):
@@ -91,6 +91,6 @@ def _look(cwd: str) -> Checkout:
     except QuarterdeckError:
         return Checkout(branch=branch)
     output = answer.data.decode("utf-8", "replace")
-    counts = {kind: int(number) for number, kind in _COUNTS.findall(output)}
+    counts = {kind: int(number) for number, kind in re.findall(_COUNTS, output)}
     added, removed = counts.get("insertion", 0), counts.get("deletion", 0)
     return Checkout(branch=branch, added=added, removed=removed)

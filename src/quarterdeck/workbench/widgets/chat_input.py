@@ -41,8 +41,8 @@ LONG_TEXT = 2_000
 """Characters above which a paste is folded."""
 LONG_LINES = 20
 _BEGIN, _END = "\x02", "\x03"
-_FOLDED_PASTE = re.compile(f"{_BEGIN}([^{_BEGIN}{_END}]*){_END}")
-_CHIP = re.compile(r"\[pasted text #(\d+), [\d,]+ (?:lines|characters)\]")
+_FOLDED_PASTE = f"{_BEGIN}([^{_BEGIN}{_END}]*){_END}"
+_CHIP = r"\[pasted text #(\d+), [\d,]+ (?:lines|characters)\]"
 
 
 def is_long_paste(text: str) -> bool:
@@ -71,20 +71,22 @@ class Pastes:
 
     def expand(self, shown: str) -> str:
         """The input's text with every long text in full."""
-        return _CHIP.sub(lambda chip: self._full(chip, "", ""), shown) if self._texts else shown
+        if not self._texts:
+            return shown
+        return re.sub(_CHIP, lambda chip: self._full(chip, "", ""), shown)
 
     def keep(self, shown: str) -> str:
         """The same as a draft, which ``restore`` takes apart again."""
         if not self._texts:
             return shown
-        return _CHIP.sub(lambda chip: self._full(chip, _BEGIN, _END), shown)
+        return re.sub(_CHIP, lambda chip: self._full(chip, _BEGIN, _END), shown)
 
     def restore(self, draft: str) -> str:
         """What to show of a draft, instead of what was there before."""
         self._texts.clear()
         begin = 0
         shown: list[str] = []
-        for match in _FOLDED_PASTE.finditer(draft):
+        for match in re.finditer(_FOLDED_PASTE, draft):
             shown += [self._plain(draft[begin : match.start()]), self.fold(match[1])]
             begin = match.end()
         return "".join([*shown, self._plain(draft[begin:])])

@@ -1,7 +1,7 @@
 """The transcript of an agent: what is in view is drawn, and nothing else."""
 
 import asyncio
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from textual import events
@@ -13,10 +13,7 @@ from quarterdeck.wire.clock import WallClock, format_local_time, read_wall_clock
 from quarterdeck.wire.errors import LinkError, QuarterdeckError
 
 from ..rendering.block_layout import BlockLayout
-from ..rendering.blocks import can_fold, prompt_title
-from ..rendering.calls import put_elapsed
 from ..rendering.lines import Line, find_url_at, mark_matches
-from ..rendering.markdown import is_markdown_loaded, load_markdown
 from ..sanitize import sanitize_line, sanitize_text
 from ..stores.blocks import Block, PromptBlock, RunBlock, ShownBlock, ToolBlock, images_of
 from ..stores.images import BlockImage, list_images
@@ -90,12 +87,21 @@ class _ImageLoader:
             self._is_busy = False
 
 
+@cache
 def _prepare() -> None:
     """Import what draws messages, and look which images can be read. Blocks."""
-    from ..rasters import can_read_image
+    from importlib import import_module
 
+    from ..rasters import can_read_image
+    from ..rendering.markdown import load_markdown
+
+    import_module("..rendering.pieces", __package__)
     load_markdown()
     can_read_image("JPEG")
+
+
+def _is_prepared() -> bool:
+    return _prepare.cache_info().currsize > 0
 
 
 async def _load_image(store: TranscriptStore, image: BlockImage) -> None:
@@ -259,6 +265,8 @@ class TranscriptView(LineCanvas, can_focus=True):
         prompt = self.prompt_above if not y else None
         if prompt is None:
             return super().render_line(y)
+        from ..rendering.blocks import prompt_title
+
         return self.draw_line(prompt_title(prompt, self.scrollable_content_region.width - 1))
 
     @property
@@ -334,7 +342,7 @@ class TranscriptView(LineCanvas, can_focus=True):
 
     def action_fold(self) -> None:
         """Fold or unfold the marked block."""
-        if self._place.marked is not None and can_fold(self._place.marked):
+        if self._place.marked is not None:
             self._fold(self._place.marked)
 
     def action_jump(self, step: int) -> None:
@@ -384,8 +392,7 @@ class TranscriptView(LineCanvas, can_focus=True):
         at, _ = self._layout.locate(self.scroll_offset.y + event.y)
         block = self._layout.block(at)
         self.mark(block)
-        if can_fold(block):
-            self._fold(block)
+        self._fold(block)
 
     def _tick(self) -> None:
         if self._is_ticking:
@@ -395,10 +402,17 @@ class TranscriptView(LineCanvas, can_focus=True):
     def _with_elapsed(self, line: Line, block: ToolBlock) -> Line:
         if block.status != "in_progress" or not block.began:
             return line
+        from ..rendering.calls import put_elapsed
+
         self._is_ticking = True
         return put_elapsed(line, self.clock() - block.began, self._width)
 
     def _fold(self, block: ShownBlock) -> None:
+        """Fold or unfold a block, if there is more of it than is shown folded."""
+        from ..rendering.blocks import can_fold
+
+        if not can_fold(block):
+            return
         assert self._store is not None
         if self._place.follows:  # the line that was folded stays where it is
             self._place.follows = False
@@ -461,6 +475,8 @@ class TranscriptView(LineCanvas, can_focus=True):
     def _line_with(self, block: Block, words: str) -> tuple[int, int]:
         if not words or self._store is None:
             return 0, 0
+        from ..rendering.blocks import can_fold
+
         if self._layout.find(block) is None:
             self._store.uncover(block)
         if can_fold(block) and not getattr(block, "expanded", True):
@@ -484,12 +500,12 @@ class TranscriptView(LineCanvas, can_focus=True):
         self._sync()
 
     async def _make_ready(self) -> None:
-        if not is_markdown_loaded():
+        if not _is_prepared():
             await asyncio.to_thread(_prepare)
             self._sync()
 
     def _sync(self) -> None:
-        if not is_markdown_loaded():
+        if not _is_prepared():
             return
         self._place.sync(self._width)
         self._settle()

@@ -8,7 +8,6 @@ from quarterdeck.wire.events import Prompted
 from quarterdeck.wire.record import Record
 
 from ..rendering.block_layout import BlockLayout
-from ..rendering.blocks import can_fold
 from ..stores.block_builder import BlockBuilder
 from ..stores.blocks import Block, PromptBlock, RunBlock, ShownBlock
 from ..stores.transcript import PAGE, TranscriptSpot, TranscriptStore
@@ -173,6 +172,8 @@ def find_next_foldable(
     blocks: Sequence[ShownBlock], here: ShownBlock, step: int
 ) -> ShownBlock | None:
     """The next block that can be folded, or the one before; at the end the last there is."""
+    from ..rendering.blocks import can_fold
+
     foldable = [at for at, block in enumerate(blocks) if can_fold(block)]
     place = next((at for at, block in enumerate(blocks) if block is here), None)
     if not foldable or place is None:

@@ -14,7 +14,7 @@ __all__ = ["VimInput", "VimMode", "find_list_step", "uses_vim"]
 
 VimMode: TypeAlias = Literal["insert", "normal"]
 _Place: TypeAlias = tuple[int, int]
-_WORD = re.compile(r"\w+|[^\w\s]+")
+_WORD = r"\w+|[^\w\s]+"
 _MOST = 9_999
 """A count is never more."""
 _LIST_KEYS = frozenset({"j", "k", "g", "G", "ctrl+d", "ctrl+u"})
@@ -162,7 +162,7 @@ class VimInput(Struct):
     def _word(self, name: str, place: _Place) -> _Place:
         row, column = place
         last = self.area.document.line_count - 1
-        spans = [found.span() for found in _WORD.finditer(self._line(row))]
+        spans = [found.span() for found in re.finditer(_WORD, self._line(row))]
         if name == "b":
             before = [start for start, _ in spans if start < column]
             if before or row == 0:

@@ -153,16 +153,18 @@ _RENAMED = {
     "WatchingPanel": "PolledPanel",
 }
 """Widgets that had other names; themes of that time name them in their rules."""
-_OLD_NAME = re.compile(rf"(?<![\w.#$-])({'|'.join(_RENAMED)})(?![\w-])")
-_SELECTORS = re.compile(r"[^{}]*\{")
+_OLD_NAME = rf"(?<![\w.#$-])({'|'.join(_RENAMED)})(?![\w-])"
+_SELECTORS = r"[^{}]*\{"
 
 
 def _rename_selectors(css: str) -> tuple[str, dict[str, str]]:
     """Rules with the present names of widgets, and which names were old."""
     used: dict[str, str] = {}
+    if not css:  # of most themes
+        return css, used
 
     def rename(found: "re.Match[str]") -> str:
         used[found[0]] = _RENAMED[found[0]]
         return _RENAMED[found[0]]
 
-    return _SELECTORS.sub(lambda rule: _OLD_NAME.sub(rename, rule[0]), css), used
+    return re.sub(_SELECTORS, lambda rule: re.sub(_OLD_NAME, rename, rule[0]), css), used
