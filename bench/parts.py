@@ -34,6 +34,9 @@ PARTS = {
         Part("agents", "our own agent against others"),
         Part("drivers", "the ACP driver against the SDKs' clients", ("node", _ACP_SDK)),
         Part("fleet", "many agents through the host to two clients", ("/proc",)),
+        Part(
+            "life", "a day of many agents in one host, made short; a very long session", ("/proc",)
+        ),
         Part("inbox", "a thousand open requests, grouped and drawn"),
         Part("meter", "model calls through the meter: direct, and against mitmproxy"),
         Part("web", "many agents through the web server to several tabs", ("/proc",)),
