@@ -32,6 +32,7 @@ PARTS = {
         Part("log", "events appended, searched, opened"),
         Part("startup", "the command against an empty interpreter"),
         Part("agents", "our own agent against others"),
+        Part("steps", "what a step of our own agent costs, early and late in a turn", ("/proc",)),
         Part("drivers", "the ACP driver against the SDKs' clients", ("node", _ACP_SDK)),
         Part("fleet", "many agents through the host to two clients", ("/proc",)),
         Part(
