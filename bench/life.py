@@ -4,14 +4,11 @@ The day: agents work turn after turn, ask for permission, are replaced by others
 go, search, open terminals. Time is simulated: the events of a day happen as fast as they can, the
 host's clock is that of the day, and what looks after the log now and then does so by it. Sessions
 are kept for six hours, so that in the second half everything has to be flat; ``flatness.py`` has
-the rule. Times are CPU times, divided by those of a fixed piece of work at the same moment.
+the rule. Times are CPU times.
 """
 
 import asyncio
 import contextlib
-import json
-import statistics
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -40,7 +37,6 @@ _CLIENTS = 4
 _FRAME = "ctrl+q quit"
 _LISTINGS = 10
 _PATIENCE = 300.0
-_YARDSTICK = "yardstick"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +49,8 @@ _MEGABYTES = _Limit("MB", Tolerance(0.05, 1.0))
 _COUNT = _Limit("", Tolerance(0.0, 3.0))
 _FILE = _Limit("MB", Tolerance(0.10, 2.0))
 _LIMITS = {
-    "PSS": _MEGABYTES,
     "RSS": _MEGABYTES,
+    "own memory": _MEGABYTES,
     "objects": _Limit("", Tolerance(0.03, 500.0)),
     "descriptors": _COUNT,
     "threads": _COUNT,
@@ -72,7 +68,7 @@ _LIMITS = {
 }
 """What may not grow, and by how much it may seem to."""
 _CHARTS = (
-    ("memory", "Memory of the host", "MB", ("RSS", "PSS")),
+    ("memory", "Memory of the host", "MB", ("RSS", "PSS", "own memory")),
     (
         "files",
         "Files of the host; sessions are kept for six hours",
@@ -125,18 +121,6 @@ class _Samples:
         for name, value in values.items():
             self.curves.setdefault(name, []).append((at, value))
 
-    def scale(self) -> None:
-        """Divide CPU times by what a fixed piece of work took at the same moment.
-
-        Others on the machine slow a core down by half and more; they slow both.
-        """
-        yardstick = [value for _, value in self.curves.pop(_YARDSTICK)]
-        usual = statistics.median(yardstick)
-        for name, points in self.curves.items():
-            if _LIMITS[name].unit == "ms":
-                pairs = zip(points, yardstick, strict=True)
-                self.curves[name] = [(at, value * usual / took) for (at, value), took in pairs]
-
     def judge(self) -> list[Row]:
         """A row for each curve: where it began, its second half, and whether that is flat."""
         return [self._judge(name) for name in _LIMITS if name in self.curves]
@@ -158,14 +142,6 @@ class _Samples:
             if curves:
                 charts.append(CurveChart(f"{part}-{name}", title, x, unit, curves))
         return tuple(charts)
-
-
-def _measure_yardstick() -> float:
-    """CPU seconds of a fixed piece of work: text made and read, as a host does."""
-    begun = time.thread_time()
-    for number in range(2_000):
-        json.loads(json.dumps({"words": ["a word of many"] * 20, "number": number}))
-    return time.thread_time() - begun
 
 
 class _Day:
@@ -256,7 +232,6 @@ class _Day:
         fleet = self._fleet
         await fleet.search("offset")  # which brings the index up to date
         await asyncio.to_thread(self._host.wait_for_rest)
-        before = _measure_yardstick()
         found = {
             "list of agents": await self._count_cpu(lambda: fleet.agents(), _LISTINGS),
             "search for a word": await self._count_cpu(lambda: fleet.search("offset"), _LISTINGS),
@@ -264,7 +239,6 @@ class _Day:
         }
         if self._plan.programs:
             found |= await asyncio.to_thread(self._run_programs)
-        found[_YARDSTICK] = (before + _measure_yardstick()) / 2
         return await asyncio.to_thread(self._host.look) | found
 
     async def _attach(self) -> None:
@@ -302,7 +276,6 @@ async def _live_day(plan: _Plan) -> Table:
         async with HostClient.connect(Places.find(host.environment)) as fleet:
             day = _Day(host, fleet, plan)
             await day.live()
-    day.samples.scale()
     return Table(
         f"{plan.agents} agents for {plan.hours} simulated hours: {day.turns:,} turns, "
         f"{day.events:,} events",
@@ -330,11 +303,11 @@ async def _take_steps(plan: _Plan) -> Table:
                     await fleet.read("long", before=1 << 40, limit=200)
                 page = (host.read_cpu() - before) / _LISTINGS * 1000
                 memory = await asyncio.to_thread(host.look)
-                kept = {name: memory[name] for name in ("RSS", "PSS", "objects", "tasks")}
-                kept[_YARDSTICK] = _measure_yardstick()
+                kept = {
+                    name: memory[name] for name in ("RSS", "PSS", "own memory", "objects", "tasks")
+                }
                 found = {"1,000 steps": taken, "last page": page, **kept}
                 samples.add((number + 1) * plan.unit, found)
-    samples.scale()
     chart = CurveChart(
         "life-steps",
         "1,000 more steps of one session, CPU of the host",

@@ -98,10 +98,10 @@ class LifeHost:
 
 
 def measure_memory(pid: int) -> dict[str, float]:
-    """Memory of a process in MB: resident, and with what it shares divided among those who do."""
+    """Memory of a process in MB: resident; shared parts divided by their users; its own data."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     found = {line.split(":")[0]: int(line.split()[1]) / 1000 for line in lines}
-    return {"RSS": found["Rss"], "PSS": found["Pss"]}
+    return {"RSS": found["Rss"], "PSS": found["Pss"], "own memory": found["Anonymous"]}
 
 
 @contextlib.contextmanager
