@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from .agents import AgentPlan, measure_agent
@@ -29,11 +30,13 @@ def main(words: Sequence[str] | None = None) -> int:
         files = _read_files(options.home)
         agents = [parse_subject(one, variables) for one in options.agent]
         paths = [parse_subject(one, variables) for one in options.path]
-        clients = [_make_client(options, one, variables) for one in options.client]
+        stop = split_command(options.stop) if options.stop else ()
+        opened = [parse_subject(one, variables) for one in options.client]
+        clients = [_make_client(options, replace(one, files=files, stop=stop)) for one in opened]
     except InvalidSubjectError as error:
         parser.error(str(error))
-    agents = [_with_files(one, files) for one in agents]
-    paths = [_with_files(one, files) for one in paths]
+    agents = [replace(one, files=files) for one in agents]
+    paths = [replace(one, files=files, stop=stop) for one in paths]
     if options.installed:
         from .installed import find_agents, find_clients, find_paths
 
@@ -81,7 +84,9 @@ def _make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--spawn", metavar="COMMAND", help="starts an agent that the client shows")
     parser.add_argument("--ready", metavar="TEXT", help="what a client shows when it takes keys")
-    parser.add_argument("--stop", metavar="COMMAND", help="ends what the client left running")
+    parser.add_argument(
+        "--stop", metavar="COMMAND", help="ends what a path or client leaves running"
+    )
     parser.add_argument(
         "--installed", action="store_true", help="ours, and the agents below build/ of this project"
     )
@@ -137,18 +142,10 @@ def _read_files(folder: Path | None) -> dict[str, str]:
         raise InvalidSubjectError(f"--home {str(folder)!r} cannot be read: {error}") from error
 
 
-def _with_files(subject: Subject, files: dict[str, str]) -> Subject:
-    return Subject(subject.name, subject.command, subject.variables, files)
-
-
-def _make_client(
-    options: argparse.Namespace, text: str, variables: dict[str, str]
-) -> ClientSubject:
+def _make_client(options: argparse.Namespace, opens: Subject) -> ClientSubject:
     if not options.spawn or not options.ready:
         raise InvalidSubjectError("--client needs --spawn and --ready; see the README")
-    opens = _with_files(parse_subject(text, variables), _read_files(options.home))
-    stop = split_command(options.stop) if options.stop else ()
-    return ClientSubject(opens, split_command(options.spawn), options.ready, stop)
+    return ClientSubject(opens, split_command(options.spawn), options.ready)
 
 
 @contextlib.contextmanager

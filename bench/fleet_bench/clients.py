@@ -22,7 +22,7 @@ from ..processes import started
 from ..terminals import Screen, on_terminal
 from .acp_process import SubjectFailedError
 from .figures import Figure, SubjectResults, summarize
-from .numbers import count_numbers
+from .numbers import count_numbers, has_number
 from .subject import Subject, fill
 
 __all__ = ["ClientPlan", "ClientSubject", "measure_client", "measure_path"]
@@ -43,8 +43,6 @@ class ClientSubject:
     """Starts an agent that the client shows, and returns at once: ``{name}`` and ``{prompt}``."""
     ready: str
     """What the terminal shows when the client takes keys."""
-    stop: tuple[str, ...] = ()
-    """Ends what runs in the background."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,13 @@ class _Rig:
 @contextlib.contextmanager
 def _rig(subject: Subject) -> Generator[_Rig]:
     with tempfile.TemporaryDirectory(prefix="fleet-bench-", ignore_cleanup_errors=True) as folder:
-        yield _Rig(subject, Path(folder))
+        rig = _Rig(subject, Path(folder))
+        try:
+            yield rig
+        finally:
+            if subject.stop:
+                with contextlib.suppress(SubjectFailedError):
+                    rig.run(subject.stop)
 
 
 def measure_path(subject: Subject, words: int, rounds: int) -> SubjectResults:
@@ -126,7 +130,7 @@ def measure_path(subject: Subject, words: int, rounds: int) -> SubjectResults:
             cpu.append(cost / words * 1e6)
             results.figures = [
                 summarize("pieces a second", "1/s", rates),
-                summarize("CPU a piece, whole command", "µs", cpu),
+                summarize("CPU of the command, a piece", "µs", cpu),
                 Figure("lost", "words", count.lost, (), f"of {words:,}"),
                 Figure("doubled or out of order", "words", count.doubled + count.out_of_order),
             ]
@@ -136,18 +140,29 @@ def measure_path(subject: Subject, words: int, rounds: int) -> SubjectResults:
 
 
 def _read_path(rig: _Rig, words: int) -> tuple[float, float, str]:
-    """Seconds from the prompt to the end of the output, CPU seconds, and the output."""
-    command = rig.fill(rig.command, prompt=f"stream {words}")
+    """Seconds from the prompt to the end of the output, CPU seconds, and the output.
+
+    An agent that does not note when it is told something is timed from its first word.
+    """
+    command = rig.fill(rig.command, prompt=f"stream {words}", name="stream")
     errors = rig.project.parent / "errors"
     around = {"cwd": rig.project, "environment": rig.environment, "stderr": errors}
+    parts: list[str] = []
+    first: float | None = None
     with started(command, **around) as program:
-        output = program.stdout.read().decode("utf-8", "replace")
+        while data := os.read(program.stdout.fileno(), 1 << 16):
+            parts.append(data.decode("utf-8", "replace"))
+            if first is None and has_number(parts[-1]):
+                first = time.monotonic()
         over = time.monotonic()
         program.wait()
-    if program.cost.code:
+    if program.cost.code or first is None:
         told = errors.read_text(errors="replace")[-300:]
-        raise SubjectFailedError(f"it ended with status {program.cost.code}: {told!r}")
-    return over - rig.read_moment("prompt"), program.cost.cpu, output
+        raise SubjectFailedError(
+            f"it ended with status {program.cost.code}: {told!r} {''.join(parts)[-200:]!r}"
+        )
+    begun = rig.read_moment("prompt") if rig.moments.exists() else first
+    return over - begun, program.cost.cpu, "".join(parts)
 
 
 def measure_client(subject: ClientSubject, plan: ClientPlan) -> SubjectResults:
@@ -161,12 +176,7 @@ def measure_client(subject: ClientSubject, plan: ClientPlan) -> SubjectResults:
     for what, measure in measures.items():
         try:
             with _rig(subject.opens) as rig:
-                try:
-                    results.figures += measure(subject, rig, plan)
-                finally:
-                    if subject.stop:
-                        with contextlib.suppress(SubjectFailedError):
-                            rig.run(subject.stop)
+                results.figures += measure(subject, rig, plan)
         except (SubjectFailedError, RuntimeError, subprocess.TimeoutExpired) as error:
             results.missing[what] = str(error)[-400:]
     return results

@@ -6,12 +6,11 @@ from pathlib import Path
 from tests.support import real_agents
 
 from .clients import ClientSubject
-from .subject import Subject
+from .subject import Subject, fill
 
 __all__ = ["find_agents", "find_clients", "find_paths"]
 
 _OURS = str(Path(sys.executable).with_name("quarterdeck"))
-_STAND_IN = str(Path(__file__).with_name("stand_in.py"))
 _ACP = {
     "codex-acp": (),
     "opencode": ("acp",),
@@ -24,7 +23,15 @@ _ACP = {
 }
 """Agents that speak ACP, by their names, and the words that make them."""
 _READY = "ctrl+q quit"
-_AGENT_FILE = 'title = "Stand-in"\n[transports.acp]\ncommand = {agent_json}\n'
+_STOP = (_OURS, "host", "stop")
+_FAKE = f'["{sys.executable}", "-m", "quarterdeck.testing.'
+_AGENT_FILE = 'title = "Stand-in"\n[transports.{transport}]\ncommand = {command}\n'
+_TRANSPORTS = {
+    "acp": ("standin", "{agent_json}"),
+    "pipe": ("claude", f'{_FAKE}claude_cli"]'),
+    "daemon": ("codex", f'{_FAKE}daemons", "--as", "codex", "app-server"]'),
+}
+"""The agent that is run over each transport: the stand-in, or one of ``quarterdeck testing``."""
 
 
 def find_agents() -> list[Subject]:
@@ -44,18 +51,28 @@ def find_agents() -> list[Subject]:
 
 
 def find_paths() -> list[Subject]:
-    """Ours: a program without a host, and through a host."""
+    """Ours: over each transport without a host, and over ACP through a host."""
     home = {"QUARTERDECK_HOME": "{home}/qd"}
-    files = {"qd/agents/standin.toml": _AGENT_FILE}
-    run = (_OURS, "run", "-a", "standin", "--format", "stream-json", "{prompt}")
-    return [Subject("quarterdeck run, ACP", run, home, files)]
+    found: list[Subject] = []
+    for transport, (agent, _) in _TRANSPORTS.items():
+        words = ("run", "-a", agent, "--transport", transport, "--format", "stream-json")
+        command = (_OURS, *words, "{prompt}")
+        found.append(Subject(f"quarterdeck run, {transport}", command, home, _write(transport)))
+    spawn = (_OURS, "spawn", "-a", "standin", "-n", "{name}", "--wait", "{prompt}")
+    found.append(Subject("quarterdeck host, acp", spawn, home, _write("acp"), _STOP))
+    return found
 
 
 def find_clients() -> list[ClientSubject]:
     """Our workbench."""
     home = {"QUARTERDECK_HOME": "{home}/qd"}
-    opens = Subject(
-        "quarterdeck workbench", (_OURS,), home, {"qd/agents/standin.toml": _AGENT_FILE}
-    )
+    opens = Subject("quarterdeck workbench", (_OURS,), home, _write("acp"), _STOP)
     spawn = (_OURS, "spawn", "-a", "standin", "-n", "{name}", "--mode", "ask", "{prompt}")
-    return [ClientSubject(opens, spawn, _READY, (_OURS, "host", "stop"))]
+    return [ClientSubject(opens, spawn, _READY)]
+
+
+def _write(transport: str) -> dict[str, str]:
+    """The file that makes an agent known."""
+    agent, command = _TRANSPORTS[transport]
+    text = fill(_AGENT_FILE, {"transport": transport, "command": command})
+    return {f"qd/agents/{agent}.toml": text}

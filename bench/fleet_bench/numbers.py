@@ -5,9 +5,10 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = ["StreamCount", "count_numbers", "write_numbers"]
+__all__ = ["StreamCount", "count_numbers", "has_number", "write_numbers"]
 
-_WORD = re.compile(r"\bno(\d+)\b")
+_WORD = re.compile(r"\bno(\d+)\b|\bchunk (\d+)\b")
+"""Ours count from one; the agents of ``quarterdeck testing`` say ``chunk 0`` and so on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +26,14 @@ def write_numbers(count: int) -> str:
     return "".join(f"no{number} " for number in range(1, count + 1))
 
 
+def has_number(text: str) -> bool:
+    """Whether a numbered word is in it."""
+    return _WORD.search(text) is not None
+
+
 def count_numbers(text: str, count: int) -> StreamCount:
     """Compare what arrived with what was sent."""
-    seen = [int(number) for number in _WORD.findall(text)]
+    seen = [int(ours) if ours else int(other) + 1 for ours, other in _WORD.findall(text)]
     times = Counter(seen)
     lost = sum(1 for number in range(1, count + 1) if number not in times)
     doubled = sum(more - 1 for more in times.values())

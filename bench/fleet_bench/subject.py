@@ -26,6 +26,8 @@ class Subject:
     """Beside ``HOME``, ``PATH``, ``LANG``, ``TERM`` and ``TMPDIR``; nothing else is passed on."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     """Text by path below its home."""
+    stop: tuple[str, ...] = ()
+    """A command that ends what it leaves running in the background."""
 
     def prepare(self, folder: Path, url: str) -> tuple[list[str], dict[str, str]]:
         """Make a home for it below ``folder``; its command and its whole environment."""
