@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from .agent_rig import AgentFailedError
@@ -45,7 +45,9 @@ def main() -> int:
         f"than 5 %% and more than the noise; parts: {', '.join(COMPARED)}",
     )
     parser.add_argument(
-        "--fail", action="store_true", help="with --against: status 1 if something got slower"
+        "--fail",
+        action="store_true",
+        help="status 1 if a goal is missed, or with --against if something got slower",
     )
     chosen = parser.parse_args()
     size: Size = chosen.size
@@ -53,8 +55,6 @@ def main() -> int:
         parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
     if chosen.write_docs and (chosen.against or size is Size.TINY):
         parser.error("--write-docs takes figures of a full or quick run, without --against")
-    if chosen.fail and not chosen.against:
-        parser.error("--fail goes with --against")
     if chosen.against:
         if unknown := [name for name in chosen.parts if name not in COMPARED]:
             parser.error(f"cannot compare {', '.join(unknown)}; only {', '.join(COMPARED)}")
@@ -67,7 +67,21 @@ def main() -> int:
     if chosen.write_docs:
         write_docs(found, stamp)
         print(f"\nwritten to {PAGE}: {', '.join(found)}")
-    return 0
+    return 1 if chosen.fail and report_missed(found) else 0
+
+
+def report_missed(found: Mapping[str, Sequence[Table]]) -> list[str]:
+    """Name each goal that is missed, on standard error; returns the names."""
+    missed = [
+        f"{name}: {table.title}: {row.what} ({row.figure} {row.ratio}, goal {row.goal})"
+        for name, tables in found.items()
+        for table in tables
+        for row in table.rows
+        if row.met is False
+    ]
+    for one in missed:
+        print(f"bench: missed: {one}", file=sys.stderr)
+    return missed
 
 
 def compare_with(

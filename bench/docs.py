@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from .curves import draw_curves
 from .size import Size
 from .table import Table, format_markdown
 
@@ -25,8 +26,15 @@ class MarkerError(Exception):
 
 
 def write_docs(found: Mapping[str, Sequence[Table]], stamp: str, page: Path = PAGE) -> None:
-    """Write the tables of each part, with how they were measured, into its block of the page."""
+    """Write the tables of each part, with how they were measured, into its block of the page.
+
+    Their curves are written into the folder ``bench`` beside it.
+    """
     text = page.read_text(encoding="utf-8")
+    for chart in (chart for tables in found.values() for one in tables for chart in one.charts):
+        file = page.parent / "bench" / f"{chart.name}.svg"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(draw_curves(chart), encoding="utf-8")
     for name, tables in found.items():
         text = replace_block(text, name, "\n\n".join([stamp, *map(format_markdown, tables)]))
     page.write_text(text, encoding="utf-8")

@@ -32,8 +32,12 @@ PARTS = {
         Part("log", "events appended, searched, opened"),
         Part("startup", "the command against an empty interpreter"),
         Part("agents", "our own agent against others"),
+        Part("steps", "what a step of our own agent costs, early and late in a turn", ("/proc",)),
         Part("drivers", "the ACP driver against the SDKs' clients", ("node", _ACP_SDK)),
         Part("fleet", "many agents through the host to two clients", ("/proc",)),
+        Part(
+            "life", "a day of many agents in one host, made short; a very long session", ("/proc",)
+        ),
         Part("inbox", "a thousand open requests, grouped and drawn"),
         Part("meter", "model calls through the meter: direct, and against mitmproxy"),
         Part("web", "many agents through the web server to several tabs", ("/proc",)),

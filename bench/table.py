@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from .curves import CurveChart
+
 __all__ = ["Row", "Table", "format_markdown", "format_text"]
 
 _COLUMNS = ("what", "figure", "ratio")
@@ -22,6 +24,8 @@ class Table:
     rows: list[Row]
     notes: tuple[str, ...] = ()
     """What a reader must know: what was left out, and why."""
+    charts: tuple[CurveChart, ...] = ()
+    """Curves of the same figures; written beside the page."""
 
 
 def format_text(table: Table, *, judges: bool = True) -> str:
@@ -52,7 +56,8 @@ def format_markdown(table: Table) -> str:
     kept = ([cell for cell, keep in zip(line, shown, strict=True) if keep] for line in lines)
     body = "\n".join(f"| {' | '.join(line)} |" for line in kept)
     notes = "".join(f"\n\n{note}" for note in table.notes)
-    return f"**{table.title}**\n\n{body}{notes}"
+    charts = "".join(f"\n\n![{one.title}](bench/{one.name}.svg)" for one in table.charts)
+    return f"**{table.title}**\n\n{body}{notes}{charts}"
 
 
 def _goal(row: Row, met: str, missed: str, judges: bool) -> str:

@@ -1,6 +1,7 @@
 """Full-text search."""
 
 import asyncio
+import random
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -26,6 +27,7 @@ from quarterdeck.wire.events import (
     TurnEnded,
     UsageReported,
 )
+from quarterdeck.wire.ids import SessionId, new_session_id
 from quarterdeck.wire.tool_calls import ContentItem, Diff
 from tests.support.journal_events import append_all
 
@@ -228,3 +230,31 @@ async def test_a_reading_process_searches_too(path: Path, say):
         assert await found(writer, "one two") == [("a", 1)]
         await writer.commit("a", say(" three"))
         assert await found(reader, "one two three") == [("a", 1)]
+
+
+async def test_an_index_of_sessions_that_come_and_go_stays_small(path: Path):
+    def count_pages() -> int:
+        with closing(sqlite3.connect(index)) as connection:
+            (pages,) = connection.execute("PRAGMA page_count").fetchone()
+            (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+            return pages - free
+
+    chance, index, kept = random.Random(1), f"{path}.search", list[SessionId]()
+    sizes: list[int] = []
+    async with Journal.open(path, limits=JournalLimits(index_every=3_600)) as journal:
+        for _ in range(60):
+            kept.append(new_session_id())
+            for _ in range(40):
+                words = " ".join(f"w{chance.randrange(50_000)}" for _ in range(40))
+                await journal.append(kept[-1], Prompted(content=(text(words),), message="p"))
+            await journal.durable(journal.last)
+            await journal.search("w1")
+            if len(kept) > 8:
+                await journal.delete(kept.pop(0))
+                await journal.search("w1")
+            sizes.append(count_pages())
+    Path(index).unlink()  # noqa: ASYNC240 - a test
+    async with Journal.open(path, limits=JournalLimits(index_every=3_600)) as journal:
+        await journal.search("w1")
+        fresh = count_pages()
+    assert max(sizes[20:]) < 2 * fresh, f"{fresh} {sizes}"

@@ -13,7 +13,7 @@ from quarterdeck.agent.recovery import DIED, InterruptionReason, close_children,
 from quarterdeck.config.places import Places
 from quarterdeck.journal import Journal
 from quarterdeck.policy.gate import Gate
-from quarterdeck.wire.clock import WallClock
+from quarterdeck.wire.clock import WallClock, read_wall_clock
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import SessionEnded
 from quarterdeck.wire.ids import SessionId
@@ -113,6 +113,7 @@ class LocalFleet:
         opener: SessionOpener,
         bounds: FleetLimits,
         places: Places,
+        clock: WallClock = read_wall_clock,
     ) -> None:
         self.journal = journal
         """The log; its records may be read and followed by anybody."""
@@ -134,7 +135,7 @@ class LocalFleet:
             self.budget_service,
         )
         current.takes_images = self._supervisor.takes_images
-        self._make_history(places, starting)
+        self._make_history(places, starting, clock)
         self._make_inbox(starting)
         self._terminals = HostTerminals(
             starting.environment, LiveAgentTerminals(current, self._supervisor)
@@ -166,7 +167,9 @@ class LocalFleet:
         self._landing = LandingService(self._landing_context(starting), self._work)
         self._expose_landings()
 
-    def _make_history(self, places: Places, starting: SessionFactory) -> None:
+    def _make_history(
+        self, places: Places, starting: SessionFactory, clock: WallClock
+    ) -> None:
         journal, current = self.journal, self._current
         self._importing = SessionImporter(journal, current, self._notes, self._supervisor)
         self._standalone = StandaloneSessions(places.state, journal)
@@ -175,7 +178,7 @@ class LocalFleet:
         )
         self._retention = RetentionPolicy(
             *(places.state, journal, current, self._standalone, starting.load_settings),
-            self.delete,
+            *(self.delete, clock),
         )
 
     def _make_budgets(self, starting: SessionFactory) -> None:
@@ -347,7 +350,7 @@ class LocalFleet:
         bounds: FleetLimits = _DEFAULTS,
         resume_running: bool = False,
         plans: "PlanStarter | None" = None,
-        clock: WallClock | None = None,
+        clock: WallClock = read_wall_clock,
     ) -> AsyncGenerator["LocalFleet"]:
         """Open the fleet of a log, by default the user's; leaving ends every agent.
 
@@ -359,21 +362,20 @@ class LocalFleet:
             JournalLockedError: another process owns this fleet.
             JournalError, GrantsError: the log or the file of grants cannot be used.
         """
-        keeping: dict[str, Any] = {"clock": clock} if clock is not None else {}
         projections = (
             *(RosterProjection(), InboxProjection(), GrantsProjection()),
             *(NotedConflictsProjection(), RunningCommandsProjection()),
         )
         grants = await open_grants(places)
         path = log or places.journal_file
-        async with Journal.open(path, projections=projections, **keeping) as journal:
+        async with Journal.open(path, projections=projections, clock=clock) as journal:
             recovered = await recover_agents(journal)
             await close_commands(journal)
             current = LiveIndex(journal)
             await current.load()
             starting = SessionFactory(places, environment, journal, grants, current)
             opener = open_session or AgentOpener(places, environment, journal)
-            fleet = cls(journal, current, starting, opener, bounds, places)
+            fleet = cls(journal, current, starting, opener, bounds, places, clock)
             if plans is not None:
                 fleet._tools.offer_plans(plans)
             await fleet.budget_service.recover()

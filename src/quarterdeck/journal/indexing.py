@@ -50,6 +50,10 @@ SCHEMA = (
 _PIECE = 16_000
 _ROWS = 1_000
 _BYTES = 128 << 10
+_MERGED_PAGES = 64
+"""Pages that one step of a merge writes at the most: some milliseconds."""
+_FEWEST_DROPPED = 256
+"""Passages that must have been dropped before a merge is worth a look."""
 _CHUNKS = ("message_chunk", "thought_chunk", "compaction_chunk")
 _CLOSERS = ("turn_started", "turn_ended", "session_ended")
 _TYPES = (
@@ -100,6 +104,9 @@ class Indexer:
         self._log = log
         self._through = -1
         self._growing: dict[str, dict[str, _Growing]] = {}
+        self._dropped = 0
+        """Passages of deleted sessions, whose words may still stand in the index."""
+        self._is_merging = False
 
     def advance(self) -> bool:
         """Index the next slice of the log; False when there is nothing left."""
@@ -114,6 +121,7 @@ class Indexer:
                 seq, is_end = self._take_slice(through)
                 if is_end:
                     self._index_growing()
+                    self._merge()
                 self._save_growing()
                 self._index.execute("UPDATE state SET through = ?", (seq,))
         except BaseException:
@@ -273,6 +281,29 @@ class Indexer:
                     growing.passage = self._add(growing.seq, session, growing.type, growing.text)
                     growing.is_indexed, growing.is_saved = True, False
 
+    def _merge(self) -> None:
+        """Take a step towards an index without the words of what was dropped.
+
+        A word that is dropped is only marked; it goes when the parts with the word and with its
+        mark become one, which for old sessions may take as long again as they were kept.
+        """
+        if not self._is_merging:
+            if self._dropped < _FEWEST_DROPPED:
+                return
+            (kept,) = self._index.execute("SELECT count(*) FROM passages").fetchone()
+            if 2 * self._dropped < kept:
+                return
+            self._dropped, self._is_merging = 0, True
+            self._write_merged(-_MERGED_PAGES)  # all parts are to become one
+        elif self._write_merged(_MERGED_PAGES) < 2:
+            self._is_merging = False  # nothing was left to do; see the manual of FTS5
+
+    def _write_merged(self, pages: int) -> int:
+        """Merge so many pages; returns how many rows that changed."""
+        before = self._index.total_changes
+        self._index.execute("INSERT INTO words (words, rank) VALUES ('merge', ?)", (pages,))
+        return self._index.total_changes - before
+
     def _save_growing(self) -> None:
         self._growing = {session: slots for session, slots in self._growing.items() if slots}
         rows = [
@@ -326,6 +357,7 @@ class Indexer:
             ).fetchall()
             for (passage,) in rows:
                 self._remove(passage)
+            self._dropped += len(rows)
             for table in ("growing", "outputs"):
                 self._index.execute(
                     f"DELETE FROM {table} WHERE session = ? AND seq <= ?", (session, through)

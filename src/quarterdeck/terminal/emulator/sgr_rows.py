@@ -7,7 +7,7 @@ their line: what did not change, or only moved, is not read again.
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from operator import attrgetter
+from operator import attrgetter, ne
 from typing import Any
 
 from quarterdeck.wire.decoders import json_decoder
@@ -46,7 +46,7 @@ _STYLES = re.compile(r"\x1b\[0m((?:\x1b\[[^m]*m)*)")
 _RESET = "\x1b[0m"
 _FEW = 4
 """One of so many spans may be new, and is then read by itself."""
-_text = attrgetter("text")
+_text, _style_of = attrgetter("text"), attrgetter("style")
 _MANY = 64
 """Styles from which on reading them all at once pays; a picture has thousands, each of its own."""
 _DECODER = json_decoder(list[Style])
@@ -110,11 +110,40 @@ def styled_rows(lines: Sequence[str]) -> list[GridRow]:
     rows: list[GridRow | None] = [_known_row(line) for line in lines]
     new = [line for line, row in zip(lines, rows, strict=True) if row is None]
     split = [_STYLES.split(line) for line in new]
-    learned = _learn({run for pieces in split for run in pieces[1::2]})
-    # A picture in colours that were never seen will hardly be seen again.
-    keep = learned < _MANY
-    read = iter([_row(*one, keep=keep) for one in zip(new, split, strict=True)])
+    read = iter(_read_picture(split) or _read_rows(new, split))
     return [next(read) if row is None else row for row in rows]
+
+
+def _read_rows(lines: Sequence[str], split: Sequence[list[str]]) -> list[GridRow]:
+    """Rows of their texts and, between them, what sets their styles."""
+    learned = _learn({run for pieces in split for run in pieces[1::2]})
+    rows: list[GridRow] = []
+    for line, pieces in zip(lines, split, strict=True):
+        spans = [*map(GridSpan, pieces[2::2], map(_styles.__getitem__, pieces[1::2]))]
+        if learned < _MANY and len(spans) > 1 and len(spans) == line.count(_RESET):
+            _keep(dict(zip(line.split(_RESET)[1:], spans, strict=True)))
+            _spans.pop("", None)  # nothing is no span
+        rows.append(_finished(_joined(pieces[0], spans)))
+    return rows
+
+
+def _read_picture(split: Sequence[list[str]]) -> list[GridRow] | None:
+    """Rows in colours most of which were never seen; None if they are something else.
+
+    Such colours will hardly be seen again: they are read in order, all at once, and not kept.
+    """
+    runs = [run for pieces in split for run in pieces[1::2] if run]
+    sample = runs[:: len(runs) // _MANY + 1]
+    if len(runs) < _MANY or 2 * sum(map(_styles.__contains__, sample)) > len(sample):
+        return None
+    if "\x1b" in (json := _json(runs)):
+        return None
+    styles = iter(_DECODER.decode(json))
+    rows: list[GridRow] = []
+    for pieces in split:
+        mine = [next(styles) if run else PLAIN for run in pieces[1::2]]
+        rows.append(_finished(_joined(pieces[0], [*map(GridSpan, pieces[2::2], mine)])))
+    return rows
 
 
 def _known_row(line: str) -> GridRow | None:
@@ -154,16 +183,6 @@ def _keep(spans: Mapping[str, GridSpan]) -> None:
     _spans.update(spans)
 
 
-def _row(line: str, pieces: list[str], *, keep: bool) -> GridRow:
-    """A row of its texts and, between them, what sets their styles, which is known."""
-    spans = [*map(GridSpan, pieces[2::2], map(_styles.__getitem__, pieces[1::2]))]
-    if keep and len(spans) > 1 and len(spans) == line.count(_RESET):
-        _keep(dict(zip(line.split(_RESET)[1:], spans, strict=True)))
-        _spans.pop("", None)  # nothing is no span
-    spans.insert(0, GridSpan(pieces[0], PLAIN))
-    return _finished(_merged(spans))
-
-
 def _finished(spans: list[GridSpan]) -> GridRow:
     """A row, without what is plain and blank at its end."""
     while spans and spans[-1].style is PLAIN:
@@ -174,8 +193,13 @@ def _finished(spans: list[GridSpan]) -> GridRow:
     return GridRow(tuple(spans), "".join(map(_text, spans)).rstrip(" ")) if spans else BLANK
 
 
-def _merged(spans: list[GridSpan]) -> list[GridSpan]:
-    """Without the empty ones, and those that look alike together."""
+def _joined(first: str, spans: list[GridSpan]) -> list[GridSpan]:
+    """A plain text and what follows: empty ones left out, those that look alike as one."""
+    if first:
+        spans.insert(0, GridSpan(first, PLAIN))
+    styles = [*map(_style_of, spans)]
+    if all(map(_text, spans)) and all(map(ne, styles, styles[1:])):
+        return spans
     found: list[GridSpan] = []
     for span in spans:
         if span.text and found and found[-1].style == span.style:
