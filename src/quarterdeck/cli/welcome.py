@@ -28,9 +28,17 @@ AT_A_GLANCE = {
 """Programs of well-known agents; the files of all take longer to read than a greeting may."""
 
 
-def welcome() -> int:
-    """Open the workbench where there is a terminal for it, else greet; returns the exit code."""
+def welcome(*, with_settings: bool = True) -> int:
+    """Open the workbench where there is a terminal for it, else greet; returns the exit code.
+
+    ``with_settings``: with the hosts of the settings, if they name some.
+    """
     if is_terminal():
+        if with_settings and _may_name_hosts():
+            from .remote.host_option import open_configured_workbench
+
+            if (code := open_configured_workbench()) is not None:
+                return code
         from quarterdeck.system.late_module import TLS, delay_modules
 
         delay_modules(*TLS)
@@ -39,6 +47,16 @@ def welcome() -> int:
         return open_workbench()
     greet()
     return 0
+
+
+def _may_name_hosts() -> bool:
+    """Whether the settings may say something of hosts; to read them takes longer than this."""
+    from quarterdeck.config.places import Places
+
+    try:
+        return b"hosts" in Places.find().config_file.read_bytes()
+    except OSError:
+        return False
 
 
 def is_terminal() -> bool:

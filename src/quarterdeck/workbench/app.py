@@ -23,7 +23,7 @@ from .commands.runner import CommandQueue, CommandRunner
 from .context import WorkbenchContext
 from .custom_widgets.kinds import all_kinds, blame_custom_widget, guard_custom_widgets
 from .drafts import DraftSaver
-from .feed import ReachHost, WorkbenchFeed
+from .feed import ReachHost, WorkbenchFeed, make_feed
 from .first_run import FirstRun
 from .fleet_actions import FleetActions
 from .frame_diff import FrameDiff
@@ -136,7 +136,7 @@ class Workbench(App[None]):
         self.workspace = OpenWorkspace(self, context, self.kinds, self._store, self.show_message)
         """What is open, saved and restored."""
         preferences.problems += [self.workspace.notice] if self.workspace.notice else []
-        self.feed = WorkbenchFeed(context.fleet, reach, self.post_message, context.budgets)
+        self.feed = make_feed(context, reach, self.post_message, self.show_message)
         self.fleet_actions = FleetActions(context, self.show_message, self.feed.refresh)
         self.queue = CommandQueue(self.work)
         self.commands = CommandRunner(

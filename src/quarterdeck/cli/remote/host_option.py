@@ -1,17 +1,22 @@
-"""``--host``: which host the commands are for, and what paths mean then."""
+"""``--host``: which host or hosts the commands are for, and what paths mean then."""
 
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from quarterdeck.fleet.remote.dialer import RemoteDialer
+    from quarterdeck.fleet.remote.grouped_host import GroupedHost
 
 __all__ = [
     "DIRECTORY",
+    "GROUP_COMMANDS",
     "REMOTE_COMMANDS",
     "WorkDirectory",
-    "choose_host",
+    "choose_hosts",
+    "find_group",
     "find_remote",
     "open_remote_workbench",
     "refuse_remote",
@@ -19,6 +24,8 @@ __all__ = [
 ]
 
 _KEY = "quarterdeck.remote"
+_GROUP_KEY = "quarterdeck.hosts"
+_LOCAL = "local"
 
 REMOTE_COMMANDS = frozenset(
     {
@@ -30,14 +37,55 @@ REMOTE_COMMANDS = frozenset(
 )
 """Commands that ask a host and need nothing else of the machine that it is on."""
 
+GROUP_COMMANDS = frozenset(
+    {
+        *("ps", "inbox", "answer", "send", "logs", "attach", "wait", "interrupt", "kill", "close"),
+        *("resume", "fork", "rename", "archive", "search", "usage", "diff", "meter"),
+    }
+)
+"""Commands that ask several hosts: about all agents, or about one by its name."""
 
-def choose_host(context: click.Context, given: str) -> None:
-    """Let the commands of this run be for another machine's host; connects to nothing yet.
+
+def choose_hosts(context: click.Context, given: "Sequence[str]") -> None:
+    """Let the commands of this run be for other hosts; connects to nothing yet.
 
     Raises:
-        HostAddressError: it is neither a URL nor a host of the settings.
-        click.UsageError: the command works on this machine.
+        HostAddressError: one of them is neither a URL nor a host of the settings.
+        click.UsageError: the command works on this machine, or with one host.
     """
+    different = tuple(dict.fromkeys(given))
+    if len(different) == 1 and different[0] != _LOCAL:
+        _choose_host(context, different[0])
+        return
+    from quarterdeck.config.loader import load_config
+    from quarterdeck.config.places import Places
+    from quarterdeck.fleet.remote.grouped_host import list_hosts
+
+    places = Places.find()
+    # Your own file alone, as for one host.
+    hosts = list_hosts(different, load_config(places).settings.hosts, places, name="cli")
+    if len(hosts) == 1:
+        if not hosts[0].is_local:
+            _choose_host(context, different[0])
+        return
+    context.meta[_GROUP_KEY] = hosts
+    command = context.invoked_subcommand
+    if context.params.get("plain"):
+        raise click.UsageError("--plain works with one host; give --host once")
+    if command is not None and command not in GROUP_COMMANDS:
+        raise click.UsageError(
+            f"`quarterdeck {command}` works with one host; give --host once. Several hosts: "
+            f"{', '.join(sorted(GROUP_COMMANDS))}, and the workbench"
+        )
+
+
+def find_group() -> "tuple[GroupedHost, ...]":
+    """The hosts of several ``--host``; empty: there is one alone."""
+    context = click.get_current_context(silent=True)
+    return () if context is None else context.meta.get(_GROUP_KEY, ())
+
+
+def _choose_host(context: click.Context, given: str) -> None:
     from quarterdeck.config.loader import load_config
     from quarterdeck.config.places import Places
     from quarterdeck.fleet.remote.address import find_address
@@ -58,18 +106,41 @@ def open_remote_workbench() -> int:
     Raises:
         QuarterdeckError: it cannot be reached; says why.
     """
-    from ..welcome import is_terminal
+    from ..welcome import is_terminal, welcome
 
-    remote = find_remote()
-    assert remote is not None
+    remote, hosts = find_remote(), find_group()
+    if remote is None and not hosts:  # this machine was named
+        return welcome(with_settings=False)
     if not is_terminal():
         raise click.UsageError("the workbench needs a terminal; --plain and commands do not")
+    from quarterdeck.workbench.launch import open_workbench
+
+    if remote is None:
+        return open_workbench(hosts=hosts)
     import asyncio
 
     asyncio.run(remote.prepare(start=True))
-    from quarterdeck.workbench.launch import open_workbench
-
     return open_workbench(remote=remote)
+
+
+def open_configured_workbench() -> int | None:
+    """Open the workbench over the hosts of ``workbench.hosts``; None: the settings name none.
+
+    Raises:
+        QuarterdeckError: they name what is no host, or none can be used.
+    """
+    from quarterdeck.config.errors import ConfigError
+    from quarterdeck.config.loader import load_config
+    from quarterdeck.config.places import Places
+
+    try:
+        names = load_config(Places.find()).settings.workbench.hosts
+    except ConfigError:  # the workbench opens all the same, and says what is wrong
+        return None
+    if not names:
+        return None
+    choose_hosts(click.get_current_context(), names)
+    return open_remote_workbench()
 
 
 def find_remote() -> "RemoteDialer | None":

@@ -55,6 +55,8 @@ class HostAccess:
     """Gives the connection up."""
     resolve: Callable[[str | None], str]
     """An absolute path there; None: the directory in which paths begin."""
+    prepare: Callable[[], Awaitable[object]] | None = None
+    """Learns what ``resolve`` has to know, without a connection that stays."""
     is_local: bool = False
     """It is the host of this machine."""
 
@@ -88,6 +90,7 @@ class GroupedHost(DeclaredMethods):
         self._fleet = access.fleet
         self._reach = access.reach
         self._leave = access.leave
+        self._prepare = access.prepare
 
     @classmethod
     def create(cls, label: str, access: HostAccess) -> Self:
@@ -102,6 +105,11 @@ class GroupedHost(DeclaredMethods):
         """
         await self._watch(self._reach(starts))
         return await self._watch(self._fleet.status())
+
+    async def prepare(self) -> None:
+        """Learn what ``resolve`` has to know; connects to nothing. Raises QuarterdeckError."""
+        if self._prepare is not None:
+            await self._prepare()
 
     async def disconnect(self) -> None:
         """Leave the host, which goes on."""
@@ -267,7 +275,13 @@ def _make_remote(label: str, address: RemoteAddress, places: Places, name: str) 
     async def reach(starts: bool) -> None:
         await client.reach(dialer.ensure if starts else None)
 
-    access = HostAccess(fleet=client, reach=reach, leave=client.disconnect, resolve=dialer.resolve)
+    access = HostAccess(
+        fleet=client,
+        reach=reach,
+        leave=client.disconnect,
+        resolve=dialer.resolve,
+        prepare=lambda: dialer.prepare(start=True),
+    )
     return GroupedHost.create(label, access)
 
 

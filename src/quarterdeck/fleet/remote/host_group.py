@@ -7,9 +7,10 @@ host keeps its own, and none is ever compared with that of another.
 """
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -41,6 +42,8 @@ else:
     DeclaredMethods = object
 
 __all__ = ["HostGroup", "merge_status"]
+
+log = logging.getLogger(__name__)
 
 SLOW_SECONDS = 15.0
 """How long a host may take to answer what all are asked; then the others' answers count."""
@@ -245,20 +248,36 @@ class HostGroup(DeclaredMethods):
     async def attach_screen(
         self, handler: WorkbenchHandler, *, cwd: str, idle: float = 0.0
     ) -> AsyncGenerator[WorkbenchRegistration]:
-        """See ``Fleet``; offered to every host that can be used now."""
-        async with AsyncExitStack() as stack:
-            screens: list[WorkbenchRegistration] = []
-            failed: list[QuarterdeckError] = []
+        """See ``Fleet``; offered to every host, also to one that comes back later."""
+        screens: dict[str, WorkbenchRegistration] = {}
+        tasks = BackgroundTasks()
+        try:
             for host in self.active:
                 directory = cwd if host is self.home else ""
-                try:
-                    offered = host.attach_screen(handler, cwd=directory, idle=idle)
-                    screens.append(await stack.enter_async_context(offered))
-                except QuarterdeckError as error:
-                    failed.append(error)
-            if not screens:
-                raise failed[0]
-            yield _AttachedScreens(screens)
+                offering = self._offer(host, handler, directory, idle, screens)
+                tasks.start(offering, name=f"screen for {host.label}")
+            yield _AttachedScreens(screens, self.home.label)
+        finally:
+            await tasks.close()
+
+    async def _offer(
+        self,
+        host: GroupedHost,
+        handler: WorkbenchHandler,
+        cwd: str,
+        idle: float,
+        screens: dict[str, WorkbenchRegistration],
+    ) -> None:
+        pause = _PAUSE
+        while True:
+            try:
+                async with host.attach_screen(handler, cwd=cwd, idle=idle) as screen:
+                    screens[host.label] = screen
+                    await asyncio.Event().wait()
+            except QuarterdeckError as error:
+                log.info("cannot offer the workbench to %s: %s", host.label, error)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
 
     def _find_options_host(self, options: Any) -> GroupedHost:
         """The host of an agent or a terminal that is to be started."""
@@ -315,10 +334,7 @@ class HostGroup(DeclaredMethods):
         elif not found:
             raise next(iter(errors.values()))
         results = [found[host] for host in self.active if host in found]
-        merged: Any = merge_results(results)
-        limit = bound.get("limit")
-        is_cut = type(merged) is list and isinstance(limit, int)
-        return merged[:limit] if is_cut else merged
+        return merge_results(results, bound.get("limit"))
 
     async def _ask_all(
         self, method: str, bound: Mapping[str, Any]
@@ -369,13 +385,15 @@ class HostGroup(DeclaredMethods):
 
 
 class _AttachedScreens:
-    def __init__(self, screens: Sequence[WorkbenchRegistration]) -> None:
+    def __init__(self, screens: Mapping[str, WorkbenchRegistration], home: str) -> None:
         self._screens = screens
+        self._home = home
 
     async def active(self, cwd: str | None = None) -> None:
-        """See ``WorkbenchRegistration``."""
-        for screen in self._screens:
-            await screen.active(cwd)
+        """See ``WorkbenchRegistration``; the directory is one of the first host's machine."""
+        for label, screen in tuple(self._screens.items()):
+            with suppress(QuarterdeckError):  # a host that is lost is told when it is back
+                await screen.active(cwd if label == self._home else None)
 
 
 def _forward(method: str) -> Callable[..., Coroutine[Any, Any, Any]]:
@@ -411,12 +429,12 @@ async def _first_result(calls: Sequence[Coroutine[Any, Any, Any]]) -> Any:
 # Results of several hosts, put together
 
 
-def merge_results(results: Sequence[Any]) -> Any:
-    """One result of those of several hosts, which are of one type; at least one."""
+def merge_results(results: Sequence[Any], limit: int | None = None) -> Any:
+    """One result of those of several hosts, which are of one type; ``limit``: of a list."""
     first: Any = results[0] if results else []
     if isinstance(first, list):
         together = [one for result in results for one in cast("list[Any]", result)]
-        return _sort(together)
+        return _sort(together)[:limit]
     if len(results) == 1:
         return first
     if isinstance(first, bool):

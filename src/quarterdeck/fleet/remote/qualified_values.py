@@ -127,14 +127,17 @@ def _find_union_rewrite(members: tuple[Any, ...]) -> Rewrite | None:
     others = [made for one, made in found.items() if not isinstance(one, type)]
 
     def rewrite(value: Any, change_id: Change, change_name: Change) -> Any:
-        kind: Any = type(value)
-        if (made := structs.get(kind)) is not None:
+        if (made := structs.get(_kind(value))) is not None:
             return made(value, change_id, change_name)
         if isinstance(value, str | list | tuple) and others:
             return others[0](value, change_id, change_name)
         return cast("Any", value)
 
     return rewrite
+
+
+def _kind(value: object) -> type:
+    return type(value)
 
 
 _BEGUN: set[type] = set()
