@@ -97,9 +97,7 @@ async def test_one_list_and_one_inbox(tmp_path: Path, here: LostFleet, box: Lost
         assert not any("say over there" in str(one.event) for one in here.records)
 
 
-async def test_a_host_that_is_lost_and_comes_back(
-    tmp_path: Path, here: LostFleet, box: LostFleet
-):
+async def test_a_host_that_is_lost_and_comes_back(tmp_path: Path, here: LostFleet, box: LostFleet):
     ann, zoe = await begin(here, "ann"), await begin(box, "zoe")
     async with opened_over(tmp_path, local=here, box=box) as (app, pilot):
         session = app.context.find_session

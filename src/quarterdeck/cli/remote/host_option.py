@@ -53,30 +53,47 @@ def choose_hosts(context: click.Context, given: "Sequence[str]") -> None:
         HostAddressError: one of them is neither a URL nor a host of the settings.
         click.UsageError: the command works on this machine, or with one host.
     """
-    different = tuple(dict.fromkeys(given))
-    if len(different) == 1 and different[0] != _LOCAL:
-        _choose_host(context, different[0])
-        return
+    hosts = _find_hosts(given)
+    command, is_plain = context.invoked_subcommand, context.params.get("plain")
+    if isinstance(hosts, tuple):
+        context.meta[_GROUP_KEY] = hosts
+        if is_plain:
+            raise click.UsageError("--plain works with one host; give --host once")
+        if command is not None and command not in GROUP_COMMANDS:
+            raise click.UsageError(
+                f"`quarterdeck {command}` works with one host; give --host once. Several hosts: "
+                f"{', '.join(sorted(GROUP_COMMANDS))}, and the workbench"
+            )
+    elif hosts is not None:
+        context.meta[_KEY] = hosts
+        if command is not None and command not in REMOTE_COMMANDS:
+            refuse_remote(command)
+
+
+def _find_hosts(given: "Sequence[str]") -> "RemoteDialer | tuple[GroupedHost, ...] | None":
+    """The way to one other machine, or several hosts; None: this machine alone. Connects to none.
+
+    Raises HostAddressError.
+    """
     from quarterdeck.config.loader import load_config
     from quarterdeck.config.places import Places
-    from quarterdeck.fleet.remote.grouped_host import list_hosts
 
     places = Places.find()
-    # Your own file alone, as for one host.
-    hosts = list_hosts(different, load_config(places).settings.hosts, places, name="cli")
-    if len(hosts) == 1:
-        if not hosts[0].is_local:
-            _choose_host(context, different[0])
-        return
-    context.meta[_GROUP_KEY] = hosts
-    command = context.invoked_subcommand
-    if context.params.get("plain"):
-        raise click.UsageError("--plain works with one host; give --host once")
-    if command is not None and command not in GROUP_COMMANDS:
-        raise click.UsageError(
-            f"`quarterdeck {command}` works with one host; give --host once. Several hosts: "
-            f"{', '.join(sorted(GROUP_COMMANDS))}, and the workbench"
-        )
+    # Your own file alone: a project must not choose where commands go.
+    is_url = all("://" in one for one in given)
+    named = {} if is_url else load_config(places).settings.hosts
+    if len(set(given)) > 1 or _LOCAL in given:
+        from quarterdeck.fleet.remote.grouped_host import list_hosts
+
+        hosts = list_hosts(given, named, places, name="quarterdeck")
+        if len(hosts) > 1:
+            return hosts
+        if hosts[0].is_local:
+            return None
+    from quarterdeck.fleet.remote.address import find_address
+    from quarterdeck.fleet.remote.dialer import RemoteDialer
+
+    return RemoteDialer(find_address(given[0], named), places)
 
 
 def find_group() -> "tuple[GroupedHost, ...]":
@@ -85,42 +102,33 @@ def find_group() -> "tuple[GroupedHost, ...]":
     return () if context is None else context.meta.get(_GROUP_KEY, ())
 
 
-def _choose_host(context: click.Context, given: str) -> None:
-    from quarterdeck.config.loader import load_config
-    from quarterdeck.config.places import Places
-    from quarterdeck.fleet.remote.address import find_address
-    from quarterdeck.fleet.remote.dialer import RemoteDialer
-
-    places = Places.find()
-    # Your own file alone: a project must not choose where commands go.
-    hosts = {} if "://" in given else load_config(places).settings.hosts
-    context.meta[_KEY] = RemoteDialer(find_address(given, hosts), places)
-    command = context.invoked_subcommand
-    if command is not None and command not in REMOTE_COMMANDS:
-        refuse_remote(command)
-
-
 def open_remote_workbench() -> int:
     """Reach the host of ``--host``, then open the workbench; returns the exit code.
 
     Raises:
         QuarterdeckError: it cannot be reached; says why.
     """
-    from ..welcome import is_terminal, welcome
+    hosts = find_group() or find_remote()
+    if hosts is None:  # this machine was named
+        from ..welcome import welcome
 
-    remote, hosts = find_remote(), find_group()
-    if remote is None and not hosts:  # this machine was named
         return welcome(with_settings=False)
+    return _open_workbench(hosts)
+
+
+def _open_workbench(hosts: "RemoteDialer | tuple[GroupedHost, ...]") -> int:
+    from ..welcome import is_terminal
+
     if not is_terminal():
         raise click.UsageError("the workbench needs a terminal; --plain and commands do not")
     from quarterdeck.workbench.launch import open_workbench
 
-    if remote is None:
+    if isinstance(hosts, tuple):
         return open_workbench(hosts=hosts)
     import asyncio
 
-    asyncio.run(remote.prepare(start=True))
-    return open_workbench(remote=remote)
+    asyncio.run(hosts.prepare(start=True))
+    return open_workbench(remote=hosts)
 
 
 def open_configured_workbench() -> int | None:
@@ -137,10 +145,8 @@ def open_configured_workbench() -> int | None:
         names = load_config(Places.find()).settings.workbench.hosts
     except ConfigError:  # the workbench opens all the same, and says what is wrong
         return None
-    if not names:
-        return None
-    choose_hosts(click.get_current_context(), names)
-    return open_remote_workbench()
+    hosts = _find_hosts(names) if names else None
+    return None if hosts is None else _open_workbench(hosts)
 
 
 def find_remote() -> "RemoteDialer | None":

@@ -363,7 +363,10 @@ class HostGroup(DeclaredMethods):
                 self._noted[host.label] = str(errors[host])
 
         await asyncio.gather(*(do(host, work) for host, work in works.items()))
-        return found, errors
+        return (
+            {host: found[host] for host in works if host in found},
+            {host: errors[host] for host in works if host in errors},
+        )
 
     async def _pump(self, host: GroupedHost, queue: "asyncio.Queue[Record]") -> None:
         """Pass on what one host records, over all its ends and beginnings."""
