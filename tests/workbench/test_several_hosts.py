@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from quarterdeck.fleet.api import SpawnOptions
+from quarterdeck.fleet.api import Fleet, SpawnOptions
 from quarterdeck.fleet.remote.grouped_host import GroupedHost, HostAccess
 from quarterdeck.fleet.remote.host_group import HostGroup
 from quarterdeck.wire.content import text
@@ -31,7 +32,7 @@ async def leave() -> None:
 def make_host(label: str, fleet: LostFleet) -> GroupedHost:
     fleet.log = label
     access = HostAccess(
-        fleet=fleet,
+        fleet=cast("Fleet", fleet),
         reach=fleet.reach,
         leave=leave,
         resolve=lambda path: f"/home/{label}" if path is None else path,

@@ -198,12 +198,9 @@ def root(context: click.Context, debug: bool, plain: bool, hosts: tuple[str, ...
 
         run_plain()
     elif context.invoked_subcommand is None:
-        if hosts:
-            from .remote.host_option import open_remote_workbench as welcome
-        else:
-            from .welcome import welcome
+        from .welcome import welcome
 
-        if code := welcome():
+        if code := welcome(is_host_given=bool(hosts)):
             raise click.exceptions.Exit(code)
 
 

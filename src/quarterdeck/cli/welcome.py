@@ -28,17 +28,19 @@ AT_A_GLANCE = {
 """Programs of well-known agents; the files of all take longer to read than a greeting may."""
 
 
-def welcome(*, with_settings: bool = True) -> int:
+def welcome(*, is_host_given: bool = False) -> int:
     """Open the workbench where there is a terminal for it, else greet; returns the exit code.
 
-    ``with_settings``: with the hosts of the settings, if they name some.
+    ``is_host_given``: with the hosts of ``--host``; else with those of the settings, if any.
     """
-    if is_terminal():
-        if with_settings and _may_name_hosts():
-            from .remote.host_option import open_configured_workbench
+    has_terminal = is_terminal()
+    if is_host_given or (has_terminal and _may_name_hosts()):
+        from .remote.host_option import open_remote_workbench
 
-            if (code := open_configured_workbench()) is not None:
-                return code
+        code = open_remote_workbench(is_host_given=is_host_given, has_terminal=has_terminal)
+        if code is not None:
+            return code
+    if has_terminal:
         from quarterdeck.system.late_module import TLS, delay_modules
 
         delay_modules(*TLS)

@@ -23,10 +23,11 @@ from .commands.runner import CommandQueue, CommandRunner
 from .context import WorkbenchContext
 from .custom_widgets.kinds import all_kinds, blame_custom_widget, guard_custom_widgets
 from .drafts import DraftSaver
-from .feed import ReachHost, WorkbenchFeed, make_feed
+from .feed import ReachHost, WorkbenchFeed
 from .first_run import FirstRun
 from .fleet_actions import FleetActions
 from .frame_diff import FrameDiff
+from .host_feeds import make_feed
 from .keyboard import MAIN_SCREEN_ACTIONS, WORKBENCH_BINDINGS, KeyDispatcher
 from .layout.edit import ResizeDirection
 from .layout.view import LayoutView

@@ -19,12 +19,9 @@ if TYPE_CHECKING:
     from quarterdeck.fleet.api import AgentInfo, Fleet, FleetStatus, InboxItem
     from quarterdeck.wire.record import Record
 
-    from .context import WorkbenchContext
-    from .fleet_actions import ShowMessage
-    from .host_feeds import HostFeeds
     from .stores.budgets import BudgetStore
 
-__all__ = ["HostState", "ReachHost", "WorkbenchFeed", "make_feed"]
+__all__ = ["HostState", "ReachHost", "WorkbenchFeed"]
 
 HostState: TypeAlias = Literal["connecting", "connected", "lost", "failed"]
 ReachHost: TypeAlias = Callable[[bool], Awaitable[None]]
@@ -222,17 +219,3 @@ class WorkbenchFeed:
         if self._due is not None:
             self._due.cancel()
             self._flush()
-
-
-def make_feed(
-    context: "WorkbenchContext",
-    reach: ReachHost,
-    post: Callable[[Message], object],
-    show_message: "ShowMessage",
-) -> "WorkbenchFeed | HostFeeds":
-    """The feed of the context's fleet: of one host, or of several."""
-    if context.hosts is None:
-        return WorkbenchFeed(context.fleet, reach, post, context.budgets)
-    from .host_feeds import HostFeeds
-
-    return HostFeeds(context.hosts, post, context.budgets, show_message)

@@ -88,7 +88,7 @@ def _find_hosts(given: "Sequence[str]") -> "RemoteDialer | tuple[GroupedHost, ..
         hosts = list_hosts(given, named, places, name="quarterdeck")
         if len(hosts) > 1:
             return hosts
-        if hosts[0].is_local:
+        if any(host.is_local for host in hosts):
             return None
     from quarterdeck.fleet.remote.address import find_address
     from quarterdeck.fleet.remote.dialer import RemoteDialer
@@ -102,24 +102,19 @@ def find_group() -> "tuple[GroupedHost, ...]":
     return () if context is None else context.meta.get(_GROUP_KEY, ())
 
 
-def open_remote_workbench() -> int:
-    """Reach the host of ``--host``, then open the workbench; returns the exit code.
+def open_remote_workbench(*, is_host_given: bool, has_terminal: bool) -> int | None:
+    """Open the workbench over the hosts of ``--host``, or of ``workbench.hosts``; the exit code.
+
+    None: the host of this machine alone is meant.
 
     Raises:
-        QuarterdeckError: it cannot be reached; says why.
+        QuarterdeckError: they name what is no host, or the only one cannot be reached.
+        click.UsageError: there is no terminal.
     """
-    hosts = find_group() or find_remote()
-    if hosts is None:  # this machine was named
-        from ..welcome import welcome
-
-        return welcome(with_settings=False)
-    return _open_workbench(hosts)
-
-
-def _open_workbench(hosts: "RemoteDialer | tuple[GroupedHost, ...]") -> int:
-    from ..welcome import is_terminal
-
-    if not is_terminal():
+    hosts = (find_group() or find_remote()) if is_host_given else _find_configured_hosts()
+    if hosts is None:
+        return None
+    if not has_terminal:
         raise click.UsageError("the workbench needs a terminal; --plain and commands do not")
     from quarterdeck.workbench.launch import open_workbench
 
@@ -131,12 +126,7 @@ def _open_workbench(hosts: "RemoteDialer | tuple[GroupedHost, ...]") -> int:
     return open_workbench(remote=hosts)
 
 
-def open_configured_workbench() -> int | None:
-    """Open the workbench over the hosts of ``workbench.hosts``; None: the settings name none.
-
-    Raises:
-        QuarterdeckError: they name what is no host, or none can be used.
-    """
+def _find_configured_hosts() -> "RemoteDialer | tuple[GroupedHost, ...] | None":
     from quarterdeck.config.errors import ConfigError
     from quarterdeck.config.loader import load_config
     from quarterdeck.config.places import Places
@@ -145,8 +135,7 @@ def open_configured_workbench() -> int | None:
         names = load_config(Places.find()).settings.workbench.hosts
     except ConfigError:  # the workbench opens all the same, and says what is wrong
         return None
-    hosts = _find_hosts(names) if names else None
-    return None if hosts is None else _open_workbench(hosts)
+    return _find_hosts(names) if names else None
 
 
 def find_remote() -> "RemoteDialer | None":

@@ -86,7 +86,7 @@ class GroupedHost(DeclaredMethods):
         self.same_as: str | None = None
         """The name of an earlier host of the group that turned out to be the same process."""
         self.known: Sequence[AgentInfo] = ()
-        """Its agents, as it last told."""
+        """Its agents, as it last reported them."""
         self._fleet = access.fleet
         self._reach = access.reach
         self._leave = access.leave

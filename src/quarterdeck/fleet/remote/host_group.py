@@ -417,16 +417,15 @@ def _is_loss(error: QuarterdeckError) -> bool:
 
 async def _first_result(calls: Sequence[Coroutine[Any, Any, Any]]) -> Any:
     """The first result with something in it, or an empty one when all have ended."""
-    tasks = [asyncio.ensure_future(call) for call in calls]
+    tasks = BackgroundTasks()
     try:
-        for task in asyncio.as_completed(tasks):
-            if result := await task:
+        waits = [tasks.start(call, name="wait for an agent") for call in calls]
+        for wait in asyncio.as_completed(waits):
+            if result := await wait:
                 return result
         return []
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await tasks.close()
 
 
 # Results of several hosts, put together
