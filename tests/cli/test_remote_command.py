@@ -71,6 +71,51 @@ def test_a_journey_on_another_machine(
 
 
 @needs_sshd
+def test_a_journey_over_two_hosts(run: Run, server: SshServer, environ: dict[str, str], home: Path):
+    both = ("--host", "local", "--host", "box")
+    settings = home / ".config" / "quarterdeck" / "config.toml"
+    settings.write_text(f'workbench.hosts = ["local", "box"]\n{settings.read_text()}')
+    write_agent_files(home / ".config" / "quarterdeck" / "agents")
+    spawn = ("spawn", "-a", "fake-acp", "-n", "ann", "--wait")
+    assert run("--host", "local", *spawn, "echo here").returncode == 0
+    assert run("--host", "box", *spawn, "ask tides").returncode == 4
+    unclear = run(*both, "send", "ann", "echo x")
+    assert unclear.returncode == 1
+    assert "2 hosts have an agent 'ann'; name one of local/ann, box/ann" in unclear.stderr
+    with pty_of([SCRIPT], {**environ, "TERM": "xterm-256color"}, size=(120, 30)) as terminal:
+        terminal.shows("on local, box")
+        terminal.shows("local/ann")
+        terminal.shows("box/ann")
+        assert run(*both, "answer", "box/ann", "y").returncode == 0
+        logs = run(*both, "logs", "box/ann")
+        assert (logs.returncode, logs.stderr) == (0, "")
+        assert "tides" in logs.stdout
+        # A machine that is away stops no other.
+        away = run("--host", "local", "--host", "ssh://127.0.0.1:1", "ps")
+        assert away.returncode == 0
+        assert "local/ann" in away.stdout
+        assert "host 127.0.0.1: cannot reach 'ssh://127.0.0.1:1'" in away.stderr
+        terminal.write("\x11")  # ctrl+q
+        assert terminal.ends() == 0
+    assert run("--host", "box", "host", "stop").returncode == 0
+    run("--host", "box", "host", "disconnect")
+
+
+def test_what_several_hosts_cannot_do(run: Run, home: Path):
+    both = ("--host", "local", "--host", "ssh://box")
+    refused = run(*both, "spawn", "echo x")
+    assert refused.returncode == 2
+    assert "works with one host; give --host once" in refused.stderr
+    assert "--plain works with one host" in run(*both, "--plain").stderr
+    settings = home / ".config" / "quarterdeck" / "config.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('[hosts.local]\nurl = "ssh://box"\n')
+    unclear = run(*both, "ps")
+    assert unclear.returncode == 1
+    assert "it means this machine, and your settings have a host of that name" in unclear.stderr
+
+
+@needs_sshd
 def test_the_workbench_on_another_machine(run: Run, server: SshServer, environ: dict[str, str]):
     with pty_of(
         [SCRIPT, "--host", "box"], {**environ, "TERM": "xterm-256color"}, size=(100, 24)

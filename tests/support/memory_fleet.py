@@ -122,6 +122,8 @@ class FakeFleet(MemoryReviews, MemoryLandings):
     """A ``Fleet`` that keeps all in memory. ``stop`` ends the programs in its terminals."""
 
     def __init__(self) -> None:
+        self.log = "memory"
+        """Where its log is said to be; two hosts of one process have different ones."""
         super().__init__()
         self.records: list[Record] = []
         self.infos: dict[SessionId, AgentInfo] = {}
@@ -810,7 +812,7 @@ class FakeFleet(MemoryReviews, MemoryLandings):
             version="test",
             pid=os.getpid(),
             started=1,
-            log="memory",
+            log=self.log,
             last_seq=len(self.records),
             agents=counts,
             needs_person=sum(info.needs_person for info in self.infos.values()),

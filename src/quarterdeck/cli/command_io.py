@@ -6,15 +6,16 @@ import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from .output import echo, escape_json
-from .remote.host_option import find_remote, resolve_remote
+from .output import echo, escape_json, escape_to_line
+from .remote.host_option import find_group, find_remote, resolve_remote
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.client import HostClient
+    from quarterdeck.fleet.remote.grouped_host import GroupedHost
 
 __all__ = [
     "DURATION",
@@ -51,8 +52,23 @@ async def _with_fleet(work: "Callable[[HostClient], Awaitable[T]]", start: bool)
     if (remote := find_remote()) is not None:
         async with HostClient.connect_remote(remote, start=start, name="cli") as fleet:
             return await work(fleet)
+    if hosts := find_group():
+        return await _with_group(work, hosts, start)
     async with HostClient.connect(Places.find(), start=start, name="cli") as fleet:
         return await work(fleet)
+
+
+async def _with_group(
+    work: "Callable[[HostClient], Awaitable[T]]", hosts: "tuple[GroupedHost, ...]", start: bool
+) -> T:
+    from quarterdeck.fleet.remote.host_group import HostGroup
+
+    async with HostGroup.connect(hosts, start=start) as group:
+        try:
+            return await work(cast("HostClient", group))
+        finally:
+            for label, reason in group.problems.items():
+                click.echo(escape_to_line(f"host {label}: {reason}"), err=True)
 
 
 def echo_json(value: Any) -> None:

@@ -177,17 +177,20 @@ COMMANDS = {
 )
 @click.option(
     "--host",
+    "hosts",
     metavar="NAME|URL",
-    help="Use the host of another machine: a name of your settings, or ssh://[USER@]HOST[:PORT].",
+    multiple=True,
+    help="Use the host of another machine: a name of your settings, or ssh://[USER@]HOST[:PORT]. "
+    "Several times: these hosts together; 'local' is that of this machine.",
 )
 @click.pass_context
-def root(context: click.Context, debug: bool, plain: bool, host: str | None) -> None:
+def root(context: click.Context, debug: bool, plain: bool, hosts: tuple[str, ...]) -> None:
     """Command many coding agents, of any vendor, from one place."""
     del debug  # ``is_debug`` looks for it itself, because it must know when parsing fails.
-    if host is not None:
-        from .remote.host_option import choose_host
+    if hosts:
+        from .remote.host_option import choose_hosts
 
-        choose_host(context, host)
+        choose_hosts(context, hosts)
     if plain:
         if context.invoked_subcommand is not None:
             raise click.UsageError("--plain stands alone; commands write plain lines anyway")
@@ -195,12 +198,9 @@ def root(context: click.Context, debug: bool, plain: bool, host: str | None) -> 
 
         run_plain()
     elif context.invoked_subcommand is None:
-        if host is not None:
-            from .remote.host_option import open_remote_workbench as welcome
-        else:
-            from .welcome import welcome
+        from .welcome import welcome
 
-        if code := welcome():
+        if code := welcome(is_host_given=bool(hosts)):
             raise click.exceptions.Exit(code)
 
 

@@ -28,9 +28,19 @@ AT_A_GLANCE = {
 """Programs of well-known agents; the files of all take longer to read than a greeting may."""
 
 
-def welcome() -> int:
-    """Open the workbench where there is a terminal for it, else greet; returns the exit code."""
-    if is_terminal():
+def welcome(*, is_host_given: bool = False) -> int:
+    """Open the workbench where there is a terminal for it, else greet; returns the exit code.
+
+    ``is_host_given``: with the hosts of ``--host``; else with those of the settings, if any.
+    """
+    has_terminal = is_terminal()
+    if is_host_given or (has_terminal and _may_name_hosts()):
+        from .remote.host_option import open_remote_workbench
+
+        code = open_remote_workbench(is_host_given=is_host_given, has_terminal=has_terminal)
+        if code is not None:
+            return code
+    if has_terminal:
         from quarterdeck.system.late_module import delay_tls
 
         delay_tls()
@@ -39,6 +49,16 @@ def welcome() -> int:
         return open_workbench()
     greet()
     return 0
+
+
+def _may_name_hosts() -> bool:
+    """Whether the settings may say something of hosts; to read them takes longer than this."""
+    from quarterdeck.config.places import Places
+
+    try:
+        return b"hosts" in Places.find().config_file.read_bytes()
+    except OSError:
+        return False
 
 
 def is_terminal() -> bool:

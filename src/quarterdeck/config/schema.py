@@ -488,6 +488,9 @@ class MeterSettings(Value, frozen=True, kw_only=True):
 class WorkbenchSettings(Value, frozen=True, kw_only=True):
     """The workbench; your own file alone counts."""
 
+    hosts: tuple[str, ...] = ()
+    """The hosts that it shows together, as for ``--host``: ``local``, names of ``hosts``, URLs.
+    Empty: that of this machine. Read at its start."""
     keys: Literal["default", "vim"] = "default"
     """The keys of the input and of lists. ``vim``: the input has a normal and an insert mode. Read
     from your own settings at the start of the workbench."""

@@ -141,10 +141,14 @@ class AgentInfo(Struct, frozen=True, kw_only=True):
     """How much it has changed; None: not counted yet."""
     conflicts: tuple[AgentConflict, ...] = ()
     """What it and other agents both change."""
+    lost: str | None = None
+    """Why its host cannot be used now; set by who uses several hosts, and never by a host."""
 
     @property
     def state_word(self) -> str:
         """Its state as people read it: needs you, running, idle, stopped and so on."""
+        if self.lost is not None:
+            return "host lost"
         if self.needs_person:
             return "needs you"
         return {"waiting": "running", "interrupted": "stopped", "killed": "stopped"}.get(

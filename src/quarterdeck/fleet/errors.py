@@ -4,6 +4,8 @@
 
     FleetError
     ├── NoSuchAgentError     no agent has this name or id
+    ├── AmbiguousAgentError  agents of several hosts have this name
+    ├── SeveralHostsError    a call that several hosts cannot answer together
     ├── NoSuchRequestError   nothing of this id is in the inbox
     ├── NoSuchFleetTerminalError no terminal has this id, and no agent a screen
     ├── InvalidAgentNameError a name that cannot be one
@@ -42,6 +44,7 @@ from quarterdeck.wire.errors import QuarterdeckError
 
 __all__ = [
     "AgentNotReadyError",
+    "AmbiguousAgentError",
     "ExceedsParentError",
     "FleetError",
     "FleetLimitError",
@@ -64,6 +67,7 @@ __all__ = [
     "NotAnApproverError",
     "RemoteHostError",
     "RemoteProblem",
+    "SeveralHostsError",
     "WorkbenchCallError",
     "WorkbenchGoneError",
     "WorkbenchRefusedError",
@@ -87,6 +91,21 @@ class NoSuchAgentError(FleetError):
         hint = f"; did you mean {near[0]!r}?" if near else "; `quarterdeck ps --all` lists them"
         super().__init__(f"there is no agent {name!r}{hint}")
         self.name = name
+
+
+class AmbiguousAgentError(FleetError):
+    """Agents of several hosts have this name; the message lists them."""
+
+    def __init__(self, name: str, found: Iterable[str]) -> None:
+        self.names = tuple(found)
+        super().__init__(
+            f"{len(self.names)} hosts have an agent {name!r}; name one of {', '.join(self.names)}"
+        )
+        self.name = name
+
+
+class SeveralHostsError(FleetError):
+    """A call that several hosts cannot answer together; the message says what to name."""
 
 
 class NoSuchRequestError(FleetError):

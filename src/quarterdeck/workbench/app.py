@@ -27,6 +27,7 @@ from .feed import ReachHost, WorkbenchFeed
 from .first_run import FirstRun
 from .fleet_actions import FleetActions
 from .frame_diff import FrameDiff
+from .host_feeds import make_feed
 from .keyboard import MAIN_SCREEN_ACTIONS, WORKBENCH_BINDINGS, KeyDispatcher
 from .layout.edit import ResizeDirection
 from .layout.view import LayoutView
@@ -134,7 +135,7 @@ class Workbench(App[None]):
         self.workspace = OpenWorkspace(self, context, self.kinds, self._store, self.show_message)
         """What is open, saved and restored."""
         preferences.problems += [self.workspace.notice] if self.workspace.notice else []
-        self.feed = WorkbenchFeed(context.fleet, reach, self.post_message, context.budgets)
+        self.feed = make_feed(context, reach, self.post_message, self.show_message)
         self.fleet_actions = FleetActions(context, self.show_message, self.feed.refresh)
         self.queue = CommandQueue(self.work)
         self.commands = CommandRunner(

@@ -64,7 +64,8 @@ class RequestPresenter:
     @property
     def dialog(self) -> "PermissionScreen | QuestionScreen | None":
         """The dialog with a request, while it is on top."""
-        return self._opened if self._app.screen is self._opened else None
+        screens = self._app.screen_stack  # empty while the workbench ends
+        return self._opened if screens and screens[-1] is self._opened else None
 
     @property
     def current(self) -> "PermissionCard | QuestionForm | None":

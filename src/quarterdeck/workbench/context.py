@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from textual.notifications import Notification
 
     from quarterdeck.fleet.api import AgentInfo, Fleet
+    from quarterdeck.fleet.remote.host_group import HostGroup
     from quarterdeck.wire.ids import SessionId
 
     from .feed import HostState
@@ -267,6 +268,8 @@ class WorkbenchContext:
         self.remote: str | None = None
         """The name of the host, if it is on another machine: then paths of agents are there, and
         what they name on this machine is something else."""
+        self.hosts: HostGroup | None = None
+        """The hosts, if there are several; they are the fleet then."""
         self.discovery = DiscoveryStore()
         """What this machine and this workspace offer."""
         self.places = AgentPlaces()

@@ -38,14 +38,15 @@ class Drafts:
 
     def get(self, key: str) -> str:
         """The draft for an agent; empty if there is none."""
-        return self._texts.get(key, "")
+        return self._texts.get(_file_name(key), "")
 
     def put(self, key: str, text: str) -> bool:
         """Note a draft; True if it is another than before."""
         if self.get(key) == text:
             return False
-        self._texts[key] = text
-        self._dirty.add(key)
+        name = _file_name(key)
+        self._texts[name] = text
+        self._dirty.add(name)
         return True
 
     def hold(self, key: str, holder: str) -> str:
@@ -106,7 +107,7 @@ class Drafts:
         """
         for key in list(self._dirty):
             text = self._texts.get(key, "")
-            self._write(self._directory / f"{_file_name(key)}.txt", text)
+            self._write(self._directory / f"{key}.txt", text)
             if self._texts.get(key, "") == text:
                 self._dirty.discard(key)
 

@@ -6,7 +6,7 @@ import os
 import string
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from quarterdeck.fleet.client import HostClient
     from quarterdeck.fleet.demo import DemoScratch
     from quarterdeck.fleet.remote.dialer import RemoteDialer
+    from quarterdeck.fleet.remote.grouped_host import GroupedHost
 
     from .app import Workbench
 
@@ -113,6 +114,7 @@ def open_workbench(
     cwd: Path | None = None,
     *,
     remote: "RemoteDialer | None" = None,
+    hosts: "Sequence[GroupedHost]" = (),
     demo: "DemoScratch | None" = None,
     has_captions: bool = True,
 ) -> int:
@@ -123,6 +125,7 @@ def open_workbench(
         environ: what a host that is started gets; None: ours.
         cwd: where new agents work; None: here.
         remote: the way to a host on another machine, prepared; its directory is used then.
+        hosts: several hosts, which are shown together.
         demo: begin this demo at once.
         has_captions: whether it shows captions.
 
@@ -132,8 +135,10 @@ def open_workbench(
     found = places or Places.find()
     environment = dict(os.environ if environ is None else environ)
     here = remote.resolve(None) if remote is not None else str(cwd or Path.cwd())
+    if hosts:
+        here = _find_directory(hosts, here)
     while True:
-        app = _make_workbench(found, environment, here, remote)
+        app = _make_workbench(found, environment, here, remote, hosts)
         discovery = app.context.discovery
         discovery.demo, discovery.has_captions = demo, has_captions
         app.run()
@@ -143,6 +148,14 @@ def open_workbench(
             return app.return_code or 0
         # It has a workbench, a host and a log of its own; afterwards this one is opened again.
         subprocess.run([sys.executable, "-P", "-m", "quarterdeck", "demo"], check=False)
+
+
+def _find_directory(hosts: "Sequence[GroupedHost]", here: str) -> str:
+    """Where new agents work: here if this machine is one of the hosts, else as the first says."""
+    if any(host.is_local for host in hosts):
+        return here
+    asyncio.run(hosts[0].prepare())
+    return hosts[0].resolve(None)
 
 
 def _delay_unused_modules() -> None:
@@ -161,7 +174,11 @@ def _delay_unused_modules() -> None:
 
 
 def _make_workbench(
-    places: Places, environment: Mapping[str, str], cwd: str, remote: "RemoteDialer | None"
+    places: Places,
+    environment: Mapping[str, str],
+    cwd: str,
+    remote: "RemoteDialer | None",
+    hosts: "Sequence[GroupedHost]",
 ) -> "Workbench":
     # Nothing that is made before the first frame is garbage; looking for some delays it.
     gc.disable()
@@ -172,7 +189,11 @@ def _make_workbench(
     from .preferences.store import load_preferences
     from .terminal_features import listen_for_background
 
-    client = LazyFleet(places, environment, remote)
+    client: Any = LazyFleet(places, environment, remote)
+    if hosts:
+        from quarterdeck.fleet.remote.host_group import HostGroup
+
+        client = HostGroup.create(hosts)
     drafts = Drafts(places.state / "workbench" / "drafts")
     drafts.load()
     preferences = load_preferences(places, cwd, environment)
@@ -183,9 +204,12 @@ def _make_workbench(
         clock=read_wall_clock,
         preferences=preferences,
     )
-    if remote is not None:
+    if hosts:
+        context.hosts = client
+    if remote is not None or hosts:
         # Nothing is looked for on this machine, and no project of it counts.
-        context.remote, preferences.project = remote.address.name, None
+        context.remote = ", ".join(host.label for host in hosts) or cast("Any", remote).address.name
+        preferences.project = None
         context.discovery.environment = environment
     else:
         context.discovery.places, context.discovery.environment = places, environment

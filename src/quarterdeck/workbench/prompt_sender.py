@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from textual.app import App
 
     from quarterdeck.fleet.api import AgentInfo, SpawnOptions
+    from quarterdeck.fleet.remote.host_group import HostGroup
 
     from .commands.registry import WorkbenchCommand
     from .commands.runner import CommandQueue
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from .fleet_actions import FleetActions
     from .panels.chat import ChatPanel
 
-__all__ = ["PromptSender"]
+__all__ = ["PromptSender", "list_directories", "place_agent"]
 
 _EXAMPLES: dict[LineSign, str] = {
     "!": "! and a command runs it, such as !git status",
@@ -194,7 +195,7 @@ class PromptSender:
 
         ``problem``: why one like the last was not started.
         """
-        from .screens.spawn import SpawnScreen
+        from .screens.spawn import HostRow, SpawnScreen
         from .screens.spawn_lookup import SpawnLookup
 
         context = self._app_context
@@ -202,7 +203,12 @@ class PromptSender:
         typed = panel.chat.full_text if is_free else ""
         cwd, preferences = context.cwd, context.preferences
 
+        group = context.hosts
+        row = HostRow(list_directories(group, cwd), group.problems) if group is not None else None
+
         async def start(options: "SpawnOptions") -> None:
+            if group is not None and row is not None:
+                options = place_agent(options, group, row.host)
             session = await self._actions.spawn(options)
             if options.prompt == typed.strip() and panel.draft.startswith(NEW):
                 panel.chat.set_text("")
@@ -211,7 +217,9 @@ class PromptSender:
 
         chosen = preferences.choices.spawns.get(cwd)
         lookup = SpawnLookup(context)
-        form = SpawnScreen(cwd, typed, lookup, start=start, chosen=chosen, problem=problem)
+        form = SpawnScreen(
+            cwd, typed, lookup, start=start, chosen=chosen, problem=problem, host=row
+        )
         await self._app.push_screen_wait(form)
 
     async def _remember(self, cwd: str, options: "SpawnOptions") -> None:
@@ -223,3 +231,22 @@ class PromptSender:
         # A choice that cannot be kept is not worth a warning: the agent runs.
         with suppress(OSError):
             await asyncio.to_thread(preferences.save)
+
+
+def list_directories(group: "HostGroup", cwd: str) -> dict[str, str]:
+    """The directory that is offered on each host; empty: the host cannot be used now."""
+    found: dict[str, str] = {}
+    for host in group.active:
+        directory = cwd if host is group.home else host.resolve(None)
+        is_known = host.problem is None and directory.startswith("/")
+        found[host.label] = directory if is_known else ""
+    return found
+
+
+def place_agent(options: "SpawnOptions", group: "HostGroup", label: str) -> "SpawnOptions":
+    """The options of an agent that is to start on a host; its directory is one of that host."""
+    from msgspec.structs import replace
+
+    host = next(one for one in group.hosts if one.label == label)
+    given = replace(options.options, cwd=host.resolve(options.options.cwd))
+    return replace(options, options=given, name=host.prefix.add_to_name(options.name or ""))

@@ -321,7 +321,7 @@ def _row(agent: "AgentInfo", now: int) -> tuple[str, ...]:
         format_age(agent.spawned, now),
         count(agent.usage.total),
         _cost(agent.cost),
-        agent.reason or agent.title or "",
+        agent.lost or agent.reason or agent.title or "",
     )
 
 

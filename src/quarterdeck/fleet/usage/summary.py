@@ -13,7 +13,7 @@ from ..agent_entry import NATIVE
 from .api import UsageGrouping, UsageReport, UsageRow
 from .ledger import UNKNOWN_DAY, UsageCell, UsedSession
 
-__all__ = ["UsageSource", "find_root", "group_usage", "price_of"]
+__all__ = ["UsageSource", "find_root", "group_usage", "price_of", "sort_usage"]
 
 _MILLION = 1_000_000
 
@@ -90,7 +90,7 @@ def group_usage(
     return UsageReport(
         by=by,
         since=since,
-        rows=tuple(_sorted([_finish(key, row) for key, row in rows.items()], by)),
+        rows=tuple(sort_usage([_finish(key, row) for key, row in rows.items()], by)),
         total=_finish(("all", None, None), total),
         prices_of=prices_of,
         unpriced_models=tuple(sorted(unpriced)),
@@ -127,7 +127,8 @@ def _finish(key: _Key, row: _Row) -> UsageRow:
     )
 
 
-def _sorted(rows: list[UsageRow], by: UsageGrouping) -> list[UsageRow]:
+def sort_usage(rows: list[UsageRow], by: UsageGrouping) -> list[UsageRow]:
+    """The rows in the order of a report: the most tokens first; days: the latest first."""
     if by == "day":
         return sorted(rows, key=lambda row: (row.name != UNKNOWN_DAY, row.name), reverse=True)
     if by == "turn":

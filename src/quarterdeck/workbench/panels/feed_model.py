@@ -1,7 +1,9 @@
 """What all agents do, as lines: a window on the log that is bounded, whatever happens."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
+from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.record import event_type
 
 if TYPE_CHECKING:
@@ -57,8 +59,9 @@ class FeedModel:
         self.has_older = True
         self.is_at_end = True
         """What happens now comes to what is there."""
-        self._oldest = _END
-        self._newest = 0
+        self._oldest: dict[str, int] = {}
+        self._newest: dict[str, int] = {}
+        """Positions by the host whose log they are in; see ``_scope``."""
         self._early: list[Record] | None = []
 
     def fits(self, record: "Record") -> bool:
@@ -83,7 +86,7 @@ class FeedModel:
         if self._early is not None:
             self._early = (self._early + fitting)[-self.WINDOW :]
             return 0, 0
-        fresh = [record for record in fitting if record.seq > self._newest]
+        fresh = [record for record in fitting if self._is_new(record)]
         if not self.is_at_end:
             return 0, 0
         if not may_drop and len(self.records) + len(fresh) > self.WINDOW:
@@ -94,11 +97,11 @@ class FeedModel:
     async def start(self, fleet: "Fleet") -> None:
         """Read the end of the log. Raises QuarterdeckError."""
         self._early = []
-        self.records, self._oldest, self._newest = [], _END, 0
+        self.records, self._oldest, self._newest = [], {}, {}
         self.has_older = self.is_at_end = True
         await self.older(fleet)
         early, self._early = self._early, None
-        self._append([record for record in early if record.seq > self._newest])
+        self._append([record for record in early if self._is_new(record)])
 
     async def older(self, fleet: "Fleet") -> int:
         """Read earlier records; how many came. Raises QuarterdeckError."""
@@ -106,12 +109,14 @@ class FeedModel:
         for _ in range(_MOST_PAGES):
             if not self.has_older or len(found) >= _ENOUGH:
                 break
-            page = await fleet.read(self.agent, before=self._oldest, limit=_PAGE)
+            page = await self._read_before(fleet)
             if not page:
                 self.has_older = False
                 break
-            self._oldest = page[0].seq
-            self._newest = max(self._newest, page[-1].seq)
+            for record in page:
+                scope = _scope(record)
+                self._oldest[scope] = min(self._oldest.get(scope, _END), record.seq)
+                self._newest[scope] = max(self._newest.get(scope, 0), record.seq)
             found = [record for record in page if self.fits(record)] + found
         self.records = found + self.records
         if len(self.records) > self.WINDOW:
@@ -119,16 +124,38 @@ class FeedModel:
             self.is_at_end = False
         return len(found)
 
+    async def _read_before(self, fleet: "Fleet") -> "list[Record]":
+        """A page before what is there: of one log, or of each host's."""
+        scopes: dict[str, str] | None = getattr(fleet, "scopes", None)
+        if self.agent is not None or scopes is None:
+            before = min(self._oldest.values(), default=_END)
+            return await fleet.read(self.agent, before=before, limit=_PAGE)
+        pages: list[Record] = []
+        for scope, reference in scopes.items():
+            before = self._oldest.get(scope, _END)
+            with suppress(QuarterdeckError):  # a host that is lost; the others are shown
+                pages += await fleet.read(reference, before=before, limit=_PAGE // len(scopes))
+        return sorted(pages, key=lambda record: record.time)
+
+    def _is_new(self, record: "Record") -> bool:
+        return record.seq > self._newest.get(_scope(record), 0)
+
     def _append(self, fresh: "list[Record]") -> int:
         self.records += fresh
-        if fresh:
-            self._newest = fresh[-1].seq
+        for record in fresh:
+            self._newest[_scope(record)] = record.seq
         dropped = max(0, len(self.records) - self.WINDOW)
         if dropped:
+            for record in self.records[:dropped]:
+                self._oldest[_scope(record)] = record.seq + 1
             del self.records[:dropped]
             self.has_older = True
-            self._oldest = self.records[0].seq
         return dropped
+
+
+def _scope(record: "Record") -> str:
+    """The host of a record; empty: there is one alone, or it is that of this machine."""
+    return record.session.rpartition("/")[0]
 
 
 def _is_bad(record: "Record") -> bool:

@@ -38,6 +38,7 @@ STATE_ROLES = {
     "needs you": "asking",
     "failed": "bad",
     "stopped": "warning",
+    "host lost": "warning",
     "done": "good",
 }
 """By the words of ``AgentInfo.state_word``."""

@@ -17,7 +17,6 @@ from textual.widgets import Checkbox, Input, Label, TextArea
 
 from quarterdeck.fleet.api import SpawnOptions
 from quarterdeck.wire.errors import QuarterdeckError
-from quarterdeck.wire.session_options import SessionOptions
 
 from ..rendering import glyphs
 from ..sanitize import sanitize_line, sanitize_text
@@ -33,6 +32,7 @@ from .spawn_model import (
     OptionTextError,
     SpawnAgent,
     SpawnDirectory,
+    check_support,
     describe_budgets,
     list_agent_options,
     list_effort_options,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from .spawn_lookup import SpawnSource
 
-__all__ = ["SpawnScreen"]
+__all__ = ["HostRow", "SpawnScreen"]
 
 _SETTLE = 0.3
 """Seconds after the last key in the directory before it is looked at."""
@@ -79,6 +79,41 @@ class _TaskArea(TextArea):
         event.stop()
 
 
+class HostRow(FieldRow):
+    """The choice of the host that an agent starts on; the directory is one of that host.
+
+    Args:
+        directories: the directory that is offered on each host, by the host's name; empty: it
+            cannot be used now.
+        problems: why those cannot be used.
+    """
+
+    def __init__(self, directories: "Mapping[str, str]", problems: "Mapping[str, str]") -> None:
+        self._directories = directories
+        options = [
+            SelectOption(
+                value=label,
+                words=sanitize_line(directory, 100),
+                problem="" if directory else sanitize_line(problems.get(label, _NOT_YET), 200),
+            )
+            for label, directory in directories.items()
+        ]
+        first = next((one.value for one in options if not one.problem), "")
+        self._field = SelectField(first, id="host", options=options, is_needed=True)
+        super().__init__("host", self._field)
+
+    @property
+    def host(self) -> str:
+        """The name of the chosen host."""
+        return self._field.value
+
+    @on(SelectField.Taken, "#host")
+    def _taken(self, event: SelectField.Taken) -> None:
+        event.stop()
+        directory = self.screen.query_one("#cwd", SelectField)
+        directory.set_value(sanitize_line(self._directories.get(event.value, "")))
+
+
 class SpawnScreen(ModalScreen[None]):
     """Asks for an agent and starts it. What cannot be started stays in the form, with the reason.
 
@@ -89,6 +124,7 @@ class SpawnScreen(ModalScreen[None]):
         start: starts one; raises QuarterdeckError if that is refused.
         chosen: the values that were chosen last in this project, by field.
         problem: why an agent like the last one was not started; empty: none was tried.
+        host: the row in which the host is chosen; None: there is one alone.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -108,8 +144,10 @@ class SpawnScreen(ModalScreen[None]):
         start: "Callable[[SpawnOptions], Awaitable[None]]",
         chosen: "Mapping[str, str] | None" = None,
         problem: str = "",
+        host: "HostRow | None" = None,
     ) -> None:
         super().__init__()
+        self._host = host
         self._cwd = cwd
         self._prompt = prompt
         self._source = source
@@ -135,6 +173,7 @@ class SpawnScreen(ModalScreen[None]):
         with Vertical(id="box") as box:
             box.border_title = "start an agent"
             with VerticalScroll():
+                yield from () if self._host is None else (self._host,)
                 yield FieldRow("agent", agent, noted=True)
                 yield FieldRow("task", task)
                 model = SelectField(chosen["model"], id="model", is_free=True)
@@ -303,21 +342,13 @@ class SpawnScreen(ModalScreen[None]):
         options = msgspec.structs.replace(
             options, worktree=worktree or more.worktree, limits=limits
         )
-        self._check(options)
+        check_support(options, self._agent, self._field("mode").chosen)
         return SpawnOptions(
             options=options,
             budget=parse_budgets(self._given("budget") or ""),
             name=self._given("name"),
             prompt=self.query_one("#prompt", TextArea).text.strip() or None,
         )
-
-    def _check(self, options: SessionOptions) -> None:
-        """Say now what the agent would refuse. Raises OptionTextError."""
-        field, agent = self._field("mode"), self._agent
-        if (chosen := field.chosen) is not None and chosen.problem:
-            raise OptionTextError(f"mode: {chosen.value} {chosen.problem}")
-        if agent is not None and options.effort and (problem := agent.explain("effort")):
-            raise OptionTextError(f"effort: {problem}")
 
     # Agents and models
 
@@ -483,10 +514,12 @@ class SpawnScreen(ModalScreen[None]):
 
 _SETTINGS = "as the settings say"
 _DEFAULT = "default"
+_NOT_YET = "not connected yet"
 _AGENTS_OWN = "the agent's own"
 _KEYS = "ctrl+s start · ctrl+o {} · ↑↓ choose · esc cancel"
 _EXAMPLE = "tools=read allow='bash(make:*)'"
 _HINTS = {
+    "host": "the machine that it works on; its directory, settings and logins are of that one",
     "agent": "type to filter; enter chooses, enter again starts",
     "prompt": "what it is to do; enter starts, ctrl+j new line; empty: it waits",
     "cwd": "where it works, or of which repository it gets a worktree; tab completes a path",

@@ -35,6 +35,7 @@ __all__ = [
     "OptionTextError",
     "SpawnAgent",
     "SpawnDirectory",
+    "check_support",
     "describe_budgets",
     "list_agent_options",
     "list_directory_options",
@@ -417,3 +418,13 @@ def list_directory_options(
                 seen.add(path)
                 found.append(SelectOption(value=path, group=group))
     return found
+
+
+def check_support(
+    options: SessionOptions, agent: SpawnAgent | None, mode: SelectOption | None
+) -> None:
+    """Say now what the agent would refuse. Raises OptionTextError."""
+    if mode is not None and mode.problem:
+        raise OptionTextError(f"mode: {mode.value} {mode.problem}")
+    if agent is not None and options.effort and (problem := agent.explain("effort")):
+        raise OptionTextError(f"effort: {problem}")

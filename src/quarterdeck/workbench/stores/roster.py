@@ -136,6 +136,8 @@ def _group_key(agent: "AgentInfo", group: str) -> tuple[int, str]:
     match group:
         case "state" if agent.is_archived:
             return 3, "archived"
+        case "state" if agent.lost is not None:
+            return 2, "host lost"
         case "state" if agent.needs_person:
             return 0, "needs you"
         case "state" if agent.state in ("running", "starting", "waiting"):
@@ -198,6 +200,7 @@ _SYMBOLS = {
     "done": glyphs.DONE,
     "failed": glyphs.FAILED,
     "stopped": glyphs.STOPPED,
+    "host lost": glyphs.WARNING,
 }
 
 
@@ -415,6 +418,8 @@ class RosterStore:
 
     def doing(self, agent: "AgentInfo") -> str:
         """What an agent does or did last, in its own words."""
+        if agent.lost is not None:
+            return agent.lost
         if agent.state in ("failed", "killed", "interrupted") and agent.reason:
             return agent.reason
         at_work = agent.state in ("running", "waiting")
