@@ -568,6 +568,8 @@ class Settings(Value, frozen=True, kw_only=True):
     """Programs and functions that are run at points of a session of our own agent."""
     instructions: InstructionSettings = InstructionSettings()
     """Project instructions for the model."""
+    fallback: tuple[str, ...] = ()
+    """Agents that continue the work of one that fails, in this order, each once."""
     budget: BudgetSettings = BudgetSettings()
     """What agents may use."""
     landing: LandingSettings = LandingSettings()

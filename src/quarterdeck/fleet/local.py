@@ -28,6 +28,8 @@ from .budgets.lookup import BudgetLookup
 from .budgets.management import BudgetManagement
 from .budgets.service import BudgetService
 from .checkpoints.service import CheckpointService
+from .handover.fallback import FallbackRule
+from .handover.service import HandoverService
 from .inbox import Inbox
 from .landing.service import LandingService, WorktreeRelease
 from .landing.worker import LandingContext
@@ -150,6 +152,15 @@ class LocalFleet:
         self._lifecycle = AgentLifecycle(
             *(current, starting, self._supervisor, self._tools, self.worktree_service, self._work),
             *(self.budget_service, self._adopter),
+        )
+        handovers = HandoverService(
+            *(self, current, self._notes, queues, self._supervisor, self._lifecycle),
+            *(starting, self._tools, self.budget_service, self._work),
+        )
+        self.hand_over = handovers.hand_over
+        self.handover_brief = handovers.handover_brief
+        self._fallback = FallbackRule(
+            journal, current, self._notes, handovers, starting.load_settings, self._work
         )
         self._expose_agents(
             self._reader,
@@ -394,6 +405,7 @@ class LocalFleet:
             run_beside(self._current.follow(), name="fleet: current state"),
             run_beside(self.budget_service.run(), name="fleet: budgets"),
             run_beside(self._radar.run(), name="fleet: radar"),
+            run_beside(self._fallback.run(), name="fleet: fallback"),
             run_beside(self._management.keep_tidy(), name="fleet: worktrees"),
             run_beside(self._management.follow_ends(), name="fleet: landed worktrees"),
             run_beside(self._standalone.keep_indexed(), name="fleet: history"),
