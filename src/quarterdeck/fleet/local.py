@@ -153,15 +153,7 @@ class LocalFleet:
             *(current, starting, self._supervisor, self._tools, self.worktree_service, self._work),
             *(self.budget_service, self._adopter),
         )
-        handovers = HandoverService(
-            *(self, current, self._notes, queues, self._supervisor, self._lifecycle),
-            *(starting, self._tools, self.budget_service, self._work),
-        )
-        self.hand_over = handovers.hand_over
-        self.handover_brief = handovers.handover_brief
-        self._fallback = FallbackRule(
-            journal, current, self._notes, handovers, starting.load_settings, self._work
-        )
+        self._expose_handovers(starting, queues)
         self._expose_agents(
             self._reader,
             self._lifecycle,
@@ -170,12 +162,23 @@ class LocalFleet:
             ),
         )
         self._expose_inbox_and_terminals()
-        self._expose_worktrees()
         changes = ChangeReader(starting.state, snapshots)
         self._expose_reviews(ReviewSource(journal, current, self._notes, changes, self._work))
         self._expose_log_readers(places, starting)
         self._landing = LandingService(self._landing_context(starting), self._work)
         self._expose_landings()
+
+    def _expose_handovers(self, starting: SessionFactory, queues: PromptQueues) -> None:
+        current, notes, work = self._current, self._notes, self._work
+        handovers = HandoverService(
+            *(self, current, notes, queues, self._supervisor, self._lifecycle),
+            *(starting, self._tools, self.budget_service, work),
+        )
+        self.hand_over = handovers.hand_over
+        self.handover_brief = handovers.handover_brief
+        self._fallback = FallbackRule(
+            self.journal, current, notes, handovers, starting.load_settings, work
+        )
 
     def _make_history(self, places: Places, starting: SessionFactory) -> None:
         journal, current = self.journal, self._current
@@ -278,6 +281,7 @@ class LocalFleet:
         self.close_terminal = self._terminals.close
         self.run_command = self._commands.run
         self.end_command = self._commands.end
+        self._expose_worktrees()
 
     def _expose_worktrees(self) -> None:
         service = self._management = WorktreeManagement(self.worktree_service)

@@ -109,9 +109,7 @@ async def _send(
 @click.option("--to", metavar="NAME", help="The agent that takes over.")
 @click.option("-n", "--name", help="Name of the new agent.")
 @click.option("-m", "--model", help="Model of the new agent.")
-@click.option(
-    "--keep", is_flag=True, help="Leave the old agent and its queued prompts as they are."
-)
+@click.option("--keep", is_flag=True, help="Keep the old agent, with its queued prompts.")
 @click.option("--summary", is_flag=True, help="Ask the old agent for a summary first.")
 @click.option("--show", is_flag=True, help="Only print what the new agent would be sent.")
 @click.argument("prompt", required=False)

@@ -240,8 +240,8 @@ class BriefBuilder:
                 title = words.removeprefix("wanted permission: ")
                 if event.kind in _DENIALS:
                     title = title or self._calls.get(event.call, ("", "a call"))[1]
-                    said = f": {event.feedback}" if event.feedback else ""
-                    self._decide(f"not allowed by {_decider(event)}: {title}{said}")
+                    feedback = f": {event.feedback}" if event.feedback else ""
+                    self._decide(f"not allowed by {_decider(event)}: {title}{feedback}")
                 elif words and not isinstance(outcome, Selected):
                     _note(self._unanswered, f"{words} (not decided)", _QUESTIONS)
 
@@ -438,7 +438,7 @@ def mask_brief(brief: HandoverBrief) -> HandoverBrief:
 
 
 def cut_line(words: str, most: int, *, joined: bool = True) -> str:
-    """The words, cut where they are longer; in one line, unless told not to."""
+    """The words, cut where they are longer; by default in one line."""
     if joined:
         words = " ".join(words[: most * 4].split())
     return words if len(words) <= most else f"{words[: most - 1]}…"

@@ -64,8 +64,8 @@ __all__ = [
     "takes_tools",
 ]
 
-_WITH_TOOLS = frozenset(("claude", "qwen", "codex", "opencode"))
-"""Dialects over a pipe, or of a daemon, in which tool servers can be named."""
+_WITH_TOOLS = {"pipe": frozenset(("claude", "qwen", "codex", "opencode")), "daemon": ("codex",)}
+"""Dialects in which tool servers can be named for one session, by transport."""
 _WITH_PROMPT = frozenset(("codex",))
 """Dialects in which a system prompt needs no words of the agent's file."""
 
@@ -73,7 +73,7 @@ _WITH_PROMPT = frozenset(("codex",))
 def takes_tools(agent: Agent, transport: str | None) -> bool:
     """Whether it can be given tool servers, over this transport or one that is tried."""
     return any(
-        name == "acp" or (name in ("pipe", "daemon") and reach.dialect in _WITH_TOOLS)
+        name == "acp" or reach.dialect in _WITH_TOOLS.get(name, ())
         for name, reach in _reaches(agent, transport)
     )
 
