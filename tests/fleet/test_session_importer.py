@@ -10,11 +10,11 @@ import pytest
 
 from quarterdeck.drivers.history.session import HistoryError, NoHistorySessionError
 from quarterdeck.drivers.history.turn_builder import derive_session_id
+from quarterdeck.fleet.api import HandoverOptions
 from quarterdeck.fleet.errors import AgentNotReadyError, InvalidOptionsError, NameTakenError
 from quarterdeck.fleet.local import LocalFleet
 from quarterdeck.fleet.names import looks_like_id
 from quarterdeck.fleet.notifications import is_old
-from quarterdeck.fleet.sessions.handover import hand_over_imported
 from quarterdeck.fleet.sessions.importer import SessionImporter
 from quarterdeck.wire.content import TextContent, text
 from quarterdeck.wire.events import (
@@ -273,8 +273,8 @@ async def test_another_agent_takes_over_with_a_summary_and_the_transcript(
     fleet: LocalFleet, homes: dict[str, str], lab: Path, tmp_path: Path
 ):
     past = (await fleet.import_session("gemini", GEMINI, homes)).agent
-    places = places_in(tmp_path / "quarterdeck")
-    new = await hand_over_imported(fleet, places, past, "codex", name="new", prompt="go on")
+    request = HandoverOptions(to="codex", name="new", prompt="go on")
+    new = await fleet.hand_over(past.session, request)
     await fleet.wait(["new"], timeout=SOON)
     (prompted, *_) = await events_of(fleet, "new", lambda e: isinstance(e, Prompted))
     assert isinstance(prompted, Prompted) and isinstance(prompted.content[0], TextContent)
@@ -282,10 +282,22 @@ async def test_another_agent_takes_over_with_a_summary_and_the_transcript(
     lines = [line.removeprefix("| ") for line in told.splitlines() if line.startswith("| ")]
     assert "scene:edit rename the greeting" in lines[lines.index("The first prompt:") + 1]
     assert f"- {lab}/hello.txt" in lines[lines.index("Files that were changed:") :]
-    assert lines[lines.index("The last answer:") + 1] == "Command finished."
-    assert told.endswith("Your task now: go on") and new.cwd == str(lab)
-    transcript = places.state / "transcripts" / f"{past.session}.md"
-    assert f"The full transcript is in {transcript} (Markdown)." in lines
+    assert lines[lines.index("Its last message:") + 1] == "Command finished."
+    assert prompted.content[-1] == TextContent(text="go on") and new.cwd == str(lab)
+    assert "read_earlier_transcript reads the whole transcript" in told
+
+
+async def test_an_agent_without_tools_gets_the_transcript_as_a_file(
+    fleet: LocalFleet, homes: dict[str, str], tmp_path: Path
+):
+    past = (await fleet.import_session("gemini", GEMINI, homes)).agent
+    await fleet.hand_over(past.session, HandoverOptions(to="aider", name="new"))
+    await fleet.wait(["new"], timeout=SOON)
+    (prompted, *_) = await events_of(fleet, "new", lambda e: isinstance(e, Prompted))
+    assert isinstance(prompted, Prompted) and isinstance(prompted.content[0], TextContent)
+    state = places_in(tmp_path / "quarterdeck").state
+    transcript = state / "transcripts" / f"{past.session}.md"
+    assert f"The whole transcript is in {transcript} (Markdown)." in prompted.content[0].text
     written = transcript.read_text()
     assert "scene:think why?" in written and "goodbye from script" in written
     assert transcript.stat().st_mode & 0o077 == 0

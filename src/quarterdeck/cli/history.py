@@ -205,20 +205,18 @@ def hand_over(
 ) -> None:
     """Hand a session to another agent.
 
-    The session is imported; the new agent gets a summary, the last messages and the path of the
-    full transcript. PROMPT is its next task; without one it continues the work.
+    The session is imported; the new agent gets the same brief as from `quarterdeck hand-over` and
+    can read the whole transcript. PROMPT is its next task; without one it continues the work.
     """
     given: dict[str, Any] = context.obj
     words = read_given_text(prompt)
 
     async def hand(fleet: "HostClient") -> "AgentInfo":
-        from quarterdeck.config.places import Places
-        from quarterdeck.fleet.sessions.handover import hand_over_imported
+        from quarterdeck.fleet.api import HandoverOptions
 
         done = await _import(fleet, given, id_, None, cwd)
-        return await hand_over_imported(
-            fleet, Places.find(), done.agent, kind, name=name, model=model, prompt=words
-        )
+        request = HandoverOptions(to=kind, name=name, model=model, prompt=words)
+        return await fleet.hand_over(done.agent.session, request)
 
     info = with_fleet(hand)
     if as_json or given["as_json"]:

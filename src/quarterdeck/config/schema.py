@@ -543,6 +543,8 @@ class Settings(Value, frozen=True, kw_only=True):
     """What agents may do without asking."""
     effort: Effort = "medium"
     """How much the model may think before it answers, if it can think."""
+    fallback: tuple[str, ...] = ()
+    """Agents that continue the work of one that fails, in this order, each once."""
     models: dict[ModelName, ModelSettings] = field(default_factory=dict[str, ModelSettings])
     """Overrides of the catalogue, by model name."""
     vendors: dict[str, VendorSettings] = field(default_factory=dict[str, VendorSettings])

@@ -27,6 +27,7 @@ from quarterdeck.wire.worktrees import ChangeCounts, ConflictFile, Worktree
 from .agent_state import AgentStateName
 from .budgets.api import BudgetLimit, FleetBudgets
 from .checkpoints.api import FleetCheckpoints
+from .handover.api import FleetHandovers, HandoverOptions
 from .landing.api import FleetLandings
 from .meter.api import FleetMeter
 from .method import fleet_method
@@ -42,6 +43,7 @@ __all__ = [
     "AgentInfo",
     "Fleet",
     "FleetStatus",
+    "HandoverOptions",
     "ImportedSession",
     "InboxItem",
     "QueuedPrompt",
@@ -73,6 +75,10 @@ class SpawnOptions(Struct, frozen=True, kw_only=True):
     """It gets tools to start agents of its own and to look after them."""
     budget: tuple[BudgetLimit, ...] = ()
     """What it may use, with all that it starts."""
+    continues: SessionId | None = None
+    """The session that it takes over; it can read its transcript. Set by ``hand_over``."""
+    fallback: tuple[str, ...] | None = None
+    """The agents that continue its work when it fails, in this order; None: as the settings say."""
 
     @classmethod
     def of(cls, **fields: Any) -> "SpawnOptions":
@@ -217,6 +223,7 @@ class Fleet(
     FleetTerminals,
     FleetWorktrees,
     FleetCheckpoints,
+    FleetHandovers,
     FleetReviews,
     FleetRadar,
     FleetLandings,
@@ -350,6 +357,22 @@ class Fleet(
 
         Raises:
             AgentNotReadyError: its agent offers no way to.
+        """
+        ...
+
+    @fleet_method(changes=True)
+    async def hand_over(self, agent: str, request: HandoverOptions) -> AgentInfo:
+        """Let an agent of another vendor continue the work of an agent, in the same directory.
+
+        Once the new one has started, a running turn of the old one ends, the old one is closed,
+        and the new one gets the brief, the task and the queued prompts. A new one that does not
+        start leaves the old one as it was.
+
+        Raises:
+            NoSuchAgentError: there is no such agent, nor a session of this id.
+            UnknownAgentError, InvalidOptionsError, NameTakenError: as for spawning.
+            AgentNotReadyError: a request of the old one is open, it is starting, it has no work to
+                hand over, or the new one did not start.
         """
         ...
 

@@ -67,6 +67,8 @@ class LiveIndex:
         self._entries: dict[SessionId, AgentEntry] = {}
         self._names: dict[str, SessionId] = {}
         """Keys of the names of those that are not archived."""
+        self._heirs: dict[SessionId, SessionId] = {}
+        """The latest session that continues the work of another."""
         self._words: dict[MessageId, QueuedPrompt] = {}
         self._last: dict[SessionId, int] = {}
         self._changed: dict[SessionId | None, asyncio.Event] = {}
@@ -158,6 +160,8 @@ class LiveIndex:
             del self._names[normalize_name(before.name)]
         if not entry.status.is_archived:
             self._names[normalize_name(entry.name)] = entry.session
+        if before is None and (old := entry.spawn.continues) is not None:
+            self._heirs[old] = max(entry.session, self._heirs.get(old, entry.session))
 
     async def _adopt(self, entry: AgentEntry) -> None:
         """Keep an entry that was read from disk, with the words of its queue."""
@@ -222,9 +226,23 @@ class LiveIndex:
         unknown = [entry for entry in stored if entry.session not in self._entries]
         return [e for e in self._entries.values() if e.status.is_archived] + unknown
 
+    def find_parent(self, entry: AgentEntry) -> SessionId | None:
+        """The session whose agent leads this one: who started it, or who continues the work of
+        that one once it has ended and may lead.
+        """
+        parent = entry.spawn.parent_session
+        while parent is not None and (heir := self._heirs.get(parent)) is not None:
+            old, new = self._entries.get(parent), self._entries.get(heir)
+            if new is None or not new.spawn.lead or (old is not None and old.is_started):
+                break
+            parent = heir
+        return parent
+
     def info(self, entry: AgentEntry) -> AgentInfo:
         """An agent as callers see it."""
         info = make_agent_info(entry, self._words, self._last.get(entry.session, 0))
+        if (parent := self.find_parent(entry)) != info.parent:
+            info = replace(info, parent=parent)
         able = self.takes_images(entry.session)
         return info if able is None else replace(info, takes_images=able)
 
@@ -319,7 +337,7 @@ class FleetReader:
         if archived:
             entries += await self._current.archived()
         if parent is not None:
-            entries = [one for one in entries if one.spawn.parent_session == parent]
+            entries = [one for one in entries if self._current.find_parent(one) == parent]
         entries.sort(key=_order)
         return [self._current.info(one) for one in entries]
 

@@ -28,6 +28,8 @@ from .budgets.lookup import BudgetLookup
 from .budgets.management import BudgetManagement
 from .budgets.service import BudgetService
 from .checkpoints.service import CheckpointService
+from .handover.fallback import FallbackRule
+from .handover.service import HandoverService
 from .inbox import Inbox
 from .landing.service import LandingService, WorktreeRelease
 from .landing.worker import LandingContext
@@ -152,6 +154,7 @@ class LocalFleet:
             *(current, starting, self._supervisor, self._tools, self.worktree_service, self._work),
             *(self.budget_service, self._adopter),
         )
+        self._expose_handovers(starting, queues)
         self._expose_agents(
             self._reader,
             self._lifecycle,
@@ -160,12 +163,23 @@ class LocalFleet:
             ),
         )
         self._expose_inbox_and_terminals()
-        self._expose_worktrees()
         changes = ChangeReader(starting.state, snapshots)
         self._expose_reviews(ReviewSource(journal, current, self._notes, changes, self._work))
         self._expose_log_readers(places, starting)
         self._landing = LandingService(self._landing_context(starting), self._work)
         self._expose_landings()
+
+    def _expose_handovers(self, starting: SessionFactory, queues: PromptQueues) -> None:
+        current, notes, work = self._current, self._notes, self._work
+        handovers = HandoverService(
+            *(self, current, notes, queues, self._supervisor, self._lifecycle),
+            *(starting, self._tools, self.budget_service, work),
+        )
+        self.hand_over = handovers.hand_over
+        self.handover_brief = handovers.handover_brief
+        self._fallback = FallbackRule(
+            self.journal, current, notes, handovers, starting.load_settings, work
+        )
 
     def _make_history(
         self, places: Places, starting: SessionFactory, clock: WallClock
@@ -270,6 +284,7 @@ class LocalFleet:
         self.close_terminal = self._terminals.close
         self.run_command = self._commands.run
         self.end_command = self._commands.end
+        self._expose_worktrees()
 
     def _expose_worktrees(self) -> None:
         service = self._management = WorktreeManagement(self.worktree_service)
@@ -396,6 +411,7 @@ class LocalFleet:
             run_beside(self._current.follow(), name="fleet: current state"),
             run_beside(self.budget_service.run(), name="fleet: budgets"),
             run_beside(self._radar.run(), name="fleet: radar"),
+            run_beside(self._fallback.run(), name="fleet: fallback"),
             run_beside(self._management.keep_tidy(), name="fleet: worktrees"),
             run_beside(self._management.follow_ends(), name="fleet: landed worktrees"),
             run_beside(self._standalone.keep_indexed(), name="fleet: history"),

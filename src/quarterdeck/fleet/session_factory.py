@@ -143,6 +143,8 @@ class SessionFactory:
             options=options,
             parent_session=request.parent,
             lead=request.lead,
+            continues=request.continues,
+            fallback=request.fallback,
         )
         return await self._start(session, spawned, options)
 
@@ -196,6 +198,7 @@ class SessionFactory:
             options=options,
             forked_from=entry.session,
             parent_session=parent,
+            continues=None,
         )
         start = await self._start(session, spawn, options)
         return copy(start, missing=options.missing_values)

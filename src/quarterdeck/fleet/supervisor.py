@@ -276,7 +276,7 @@ class Supervisor:
 
     def _offspring(self, session: SessionId) -> Iterator[SessionId]:
         for entry in tuple(self._current.all()):
-            if entry.spawn.parent_session == session:
+            if self._current.find_parent(entry) == session:
                 yield entry.session
                 yield from self._offspring(entry.session)
 

@@ -467,6 +467,7 @@ def _make_request(run: str, brief: TaskBrief, contender: Contender) -> SpawnOpti
         name=make_agent_name(run, task.key, contender.name),
         prompt=brief.prompt,
         budget=tuple(parse_limit(limit) for limit in fields.budget),
+        fallback=(),  # a plan tries again by itself
     )
 
 

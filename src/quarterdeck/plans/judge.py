@@ -40,7 +40,8 @@ async def ask_judge(
     """
     try:
         prompt = await _make_prompt(fleet, task, ranked)
-        sent = await find_or_spawn(fleet, SpawnOptions(options=options, name=name, prompt=prompt))
+        request = SpawnOptions(options=options, name=name, prompt=prompt, fallback=())
+        sent = await find_or_spawn(fleet, request)
         result = await wait_for_turn(fleet, sent)
         await fleet.close(sent.session)
     except (LinkError, NoHostError):

@@ -153,6 +153,11 @@ class SessionSpawned(Value, frozen=True, kw_only=True, tag_field="type", tag="se
     """It has the tools to start agents of its own."""
     forked_from: SessionId | None = None
     """The session whose history it shares."""
+    continues: SessionId | None = None
+    """The session of another agent whose work was handed over to it."""
+    fallback: tuple[str, ...] | None = None
+    """The agents that continue its work, in this order, when it fails; None: as the settings say
+    then."""
 
     def __post_init__(self) -> None:
         kept = self.options.without_values()

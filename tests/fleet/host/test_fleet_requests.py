@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from quarterdeck import __version__
-from quarterdeck.fleet.api import SpawnOptions
+from quarterdeck.fleet.api import HandoverOptions, SpawnOptions
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.host.methods import PROTOCOL
 from quarterdeck.fleet.landing.api import LandingOptions
@@ -163,6 +163,9 @@ CALLS: tuple[Callable[[HostClient], Awaitable[object]], ...] = (
     lambda c: c.standalone_sessions(cwd="/w", limit=5),
     lambda c: c.adopt_session(ANN),
     lambda c: c.adopt_session(ANN, name="ann"),
+    lambda c: c.hand_over("ann", HandoverOptions(to="codex")),
+    lambda c: c.hand_over("ann", HandoverOptions(to="codex", prompt="go", keep=True)),
+    lambda c: c.handover_brief("ann"),
 )
 
 

@@ -41,6 +41,7 @@ __all__ = [
     "CompactionStrategy",
     "carryover_parts",
     "cut_before_tail",
+    "find_demands",
     "is_cut",
     "running_commands",
     "savings_below",
@@ -135,14 +136,19 @@ def _demands(prompts: Sequence[RememberedPrompt], most: int) -> list[str]:
         return []
     found: dict[str, None] = {}
     for prompt in reversed(prompts):
-        for sentence in map(str.strip, _SENTENCE.split(prompt.text)):
+        for sentence in find_demands(prompt.text):
             size = bytes_of(sentence) + 7
-            is_demand = len(sentence) <= _LONGEST_DEMAND and _DEMAND.search(sentence)
-            if is_demand and sentence not in found and size <= most:
+            if sentence not in found and size <= most:
                 found[sentence] = None
                 most -= size
     left_out = f"- [{len(prompts)} earlier messages are omitted; what they required:]"
     return [left_out, *(f"  - {sentence}" for sentence in reversed(found))]
+
+
+def find_demands(text: str) -> list[str]:
+    """The sentences of a prompt that demand something which may still hold."""
+    sentences = map(str.strip, _SENTENCE.split(text))
+    return [one for one in sentences if len(one) <= _LONGEST_DEMAND and _DEMAND.search(one)]
 
 
 def running_commands(workspace: ToolWorkspace) -> list[str]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from quarterdeck.fleet.api import AgentInfo, Fleet, SpawnOptions, WaitFor
     from quarterdeck.fleet.client import HostClient
+    from quarterdeck.fleet.handover.api import HandoverBrief
     from quarterdeck.wire.content import ContentBlock
     from quarterdeck.wire.record import Record
 
@@ -105,32 +106,46 @@ async def _send(
 
 @click.command("hand-over")
 @click.argument("agent")
-@click.option("--to", "kind", required=True, metavar="NAME", help="The agent that takes over.")
+@click.option("--to", metavar="NAME", help="The agent that takes over.")
 @click.option("-n", "--name", help="Name of the new agent.")
 @click.option("-m", "--model", help="Model of the new agent.")
+@click.option("--keep", is_flag=True, help="Keep the old agent, with its queued prompts.")
+@click.option("--summary", is_flag=True, help="Ask the old agent for a summary first.")
+@click.option("--show", is_flag=True, help="Only print what the new agent would be sent.")
 @click.argument("prompt", required=False)
 @as_json_option
-def hand_over(
-    agent: str,
-    kind: str,
-    name: str | None,
-    model: str | None,
-    prompt: str | None,
-    as_json: bool,
-) -> None:
+def hand_over(agent: str, prompt: str | None, show: bool, as_json: bool, **options: Any) -> None:
     """Hand AGENT's work to another agent.
 
-    The new agent gets a summary of the old agent's prompts, answers and actions. PROMPT is its next
-    task; without one it continues the work.
+    The new agent works in the same directory. It gets the goal, the plan, decisions, open
+    questions, the files and the diff, and can read the whole transcript; queued prompts go along.
+    A running turn of the old agent ends, and the old agent is closed; it can be resumed. PROMPT is
+    the next task; without one the new agent continues the work.
     """
-    from quarterdeck.fleet.sessions.handover import hand_over as hand
+    from quarterdeck.fleet.api import HandoverOptions
 
+    if show:
+        brief = with_fleet(lambda fleet: fleet.handover_brief(agent))
+        _show_brief(brief, as_json)
+        return
+    if options["to"] is None:
+        raise click.UsageError("--to NAME is needed: the agent that takes over")
     words = read_given_text(prompt) if prompt is not None else None
-    info = with_fleet(lambda fleet: hand(fleet, agent, kind, name=name, model=model, prompt=words))
+    request = HandoverOptions(prompt=words, **options)
+    info = with_fleet(lambda fleet: fleet.hand_over(agent, request))
     if as_json:
         echo_json(info)
     else:
         echo(info.name)
+
+
+def _show_brief(brief: "HandoverBrief", as_json: bool) -> None:
+    from quarterdeck.fleet.handover.brief import compose_brief
+
+    if as_json:
+        echo_json(brief)
+    else:
+        echo(compose_brief(brief, transcript=""))
 
 
 @click.command()

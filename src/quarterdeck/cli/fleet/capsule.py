@@ -374,11 +374,17 @@ def _hand_over(report: "ImportReport", to: str, prompt: str | None) -> "AgentInf
             "the capsule is taken in, but has several sessions; export the one to hand over"
         )
     moved = report.sessions[0]
+    if not Path(moved.cwd).is_dir():
+        from quarterdeck.fleet.capsule.errors import CapsuleError
+
+        raise CapsuleError(
+            f"the session worked in {moved.cwd!r}, which is not here; import it with --directory"
+        )
 
     async def start(fleet: "HostClient") -> "AgentInfo":
-        from quarterdeck.fleet.capsule.continuation import hand_over_moved
+        from quarterdeck.fleet.api import HandoverOptions
 
-        return await hand_over_moved(fleet, Places.find(), moved, to, prompt=prompt)
+        return await fleet.hand_over(moved.id, HandoverOptions(to=to, prompt=prompt))
 
     return with_fleet(start)
 

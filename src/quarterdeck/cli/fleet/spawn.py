@@ -32,6 +32,12 @@ _agent_option = click.option(
     metavar="NAME",
     help="The agent; see `quarterdeck agents`.",
 )
+_fallback_option = click.option(
+    "--fallback",
+    metavar="NAME",
+    multiple=True,
+    help="Agent that continues the work if this one fails; may be repeated. `none`: no agent.",
+)
 
 
 @click.command(
@@ -49,6 +55,7 @@ _agent_option = click.option(
 @click.option("--resume", "session", metavar="ID", help="Continue one of the agent's own sessions.")
 @click.option("--wait", is_flag=True, help="Wait until it is idle; print its last message.")
 @click.option("--timeout", type=float, metavar="S", help="With --wait: timeout in seconds.")
+@_fallback_option
 @as_json_option
 def spawn(prompt: str | None, wait: bool, timeout: float | None, as_json: bool, **o: Any) -> None:
     """Start an agent on PROMPT; it keeps running when this command ends. ``-`` reads standard
@@ -103,7 +110,20 @@ def _spawn_options(prompt: str | None, o: dict[str, Any]) -> "SpawnOptions":
     from quarterdeck.fleet.api import SpawnOptions
 
     options = make_session_options(o, resume=o["session"])
-    return SpawnOptions(options=options, name=o["name"], prompt=prompt, budget=o["budget"])
+    return SpawnOptions(
+        options=options,
+        name=o["name"],
+        prompt=prompt,
+        budget=o["budget"],
+        fallback=_read_fallback(o["fallback"]),
+    )
+
+
+def _read_fallback(names: tuple[str, ...]) -> tuple[str, ...] | None:
+    """None: as the settings say."""
+    if names == ("none",):
+        return ()
+    return names or None
 
 
 async def _spawn(fleet: "HostClient", request: "SpawnOptions") -> "AgentInfo":
@@ -146,6 +166,7 @@ async def _resume(fleet: "HostClient", agent: str, prompt: str | None) -> "Agent
 @worktree_flags
 @click.option("--resume", "session", metavar="ID", help="Continue one of the agent's own sessions.")
 @click.option("-d", "--detach", is_flag=True, help="Do not attach; print its name.")
+@_fallback_option
 @as_json_option
 def lead(prompt: str | None, detach: bool, as_json: bool, **options: Any) -> None:
     """Start a lead agent on PROMPT, and follow it here.
@@ -179,5 +200,10 @@ def _lead_options(prompt: str | None, o: dict[str, Any]) -> "SpawnOptions":
 
     options = make_session_options(o, resume=o["session"])
     return SpawnOptions(
-        options=options, name=o["name"], prompt=prompt, lead=True, budget=o["budget"]
+        options=options,
+        name=o["name"],
+        prompt=prompt,
+        lead=True,
+        budget=o["budget"],
+        fallback=_read_fallback(o["fallback"]),
     )

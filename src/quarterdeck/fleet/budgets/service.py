@@ -360,7 +360,9 @@ class BudgetService:
             if bound is None:
                 return
             if not self.stops.is_stopped(session, bound):
-                await self.stops.refuse(session, bound)
+                await self._current.reached(self._journal.last)
+                if self._current.get(session).is_started:  # else it has ended: no one is asked
+                    await self.stops.refuse(session, bound)
             await changed.wait()
 
     async def check_agents(self, parent: SessionId | None, cwd: str) -> None:

@@ -140,7 +140,8 @@ class LogRewriter:
                 kept = _disarm_options(options)
                 if kept != options or event.lead:
                     self._note("options of its start")
-                return replace(event, options=kept, lead=False)
+                # An agent may read the transcript of what it continues: no session of this machine.
+                return replace(event, options=kept, lead=False, continues=None, fallback=None)
             case SessionChanged(mode=mode) if mode is not UNSET and mode not in _CAREFUL:
                 return replace(event, mode="ask")
             case _:

@@ -52,7 +52,7 @@ class PeerArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def _orchestrator(seat: FleetToolContext) -> SessionId:
-    parent = seat.entry.spawn.parent_session
+    parent = seat.bridge.current.find_parent(seat.entry)
     if parent is None or not seat.bridge.current.get(parent).is_started:
         raise AgentNotReadyError("the agent that started you has ended. " + _GO_ON.rstrip("."))
     return parent
@@ -124,7 +124,7 @@ def _remember(seat: FleetToolContext, request: RequestId) -> None:
 
 
 async def _send_to_peer(seat: FleetToolContext, a: PeerArguments) -> FleetToolResult:
-    parent = seat.entry.spawn.parent_session
+    parent = seat.bridge.current.find_parent(seat.entry)
     if parent is None:
         raise NotAChildError(a.peer)
     peers = [one for one in await seat.fleet.agents(parent=parent) if one.session != seat.session]

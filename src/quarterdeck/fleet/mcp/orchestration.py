@@ -40,6 +40,7 @@ from ..live_index import LiveIndex, LogWriter
 from ..permissions.delegation import DelegationLimits
 from .agent_text import cut
 from .child_tools import CHILD_TOOLS, PEER_TOOLS
+from .handover_tools import HANDOVER_TOOLS, LEAD_HANDOVER_TOOLS
 from .landing_tools import LANDING_TOOLS, RADAR_TOOLS, tell_leads
 from .lead_tools import LEAD_TOOLS
 from .plan_tools import PLAN_TOOLS
@@ -63,8 +64,8 @@ __all__ = [
     "takes_tools",
 ]
 
-_WITH_TOOLS = frozenset(("claude", "qwen", "codex", "opencode"))
-"""Dialects over a pipe in which tool servers can be named."""
+_WITH_TOOLS = {"pipe": frozenset(("claude", "qwen", "codex", "opencode")), "daemon": ("codex",)}
+"""Dialects in which tool servers can be named for one session, by transport."""
 _WITH_PROMPT = frozenset(("codex",))
 """Dialects in which a system prompt needs no words of the agent's file."""
 
@@ -72,7 +73,7 @@ _WITH_PROMPT = frozenset(("codex",))
 def takes_tools(agent: Agent, transport: str | None) -> bool:
     """Whether it can be given tool servers, over this transport or one that is tried."""
     return any(
-        name == "acp" or (name == "pipe" and reach.dialect in _WITH_TOOLS)
+        name == "acp" or reach.dialect in _WITH_TOOLS.get(name, ())
         for name, reach in _reaches(agent, transport)
     )
 
@@ -156,8 +157,11 @@ if TYPE_CHECKING:
 
 SERVER = "quarterdeck"
 """The name under which agents know the fleet's tools."""
-_OF_LEADS = (*LEAD_TOOLS, *REVIEW_TOOLS, *LANDING_TOOLS, *RADAR_TOOLS, *SCREEN_TOOLS)
-_ALL_TOOLS = (*_OF_LEADS, *PLAN_TOOLS, *CHILD_TOOLS, *PEER_TOOLS)
+_OF_LEADS = (
+    *(*LEAD_TOOLS, *LEAD_HANDOVER_TOOLS, *REVIEW_TOOLS, *LANDING_TOOLS),
+    *(*RADAR_TOOLS, *SCREEN_TOOLS),
+)
+_ALL_TOOLS = (*_OF_LEADS, *PLAN_TOOLS, *CHILD_TOOLS, *PEER_TOOLS, *HANDOVER_TOOLS)
 _SOURCE = RuleSource(origin="built-in", where="the fleet's own tools")
 _RULES = tuple(
     Rule(effect="allow", pattern=pattern, scope="session", source=_SOURCE)
@@ -220,14 +224,14 @@ class Orchestration:
     async def add_tools(self, start: "AgentStart") -> "AgentStart":
         """A start with the tools that it is to have; as it is where it is to have none."""
         spawn, options = start.spawn, start.spawn.options
-        if not spawn.lead and spawn.parent_session is None:
+        if not spawn.lead and spawn.parent_session is None and spawn.continues is None:
             return start
         instructions = await asyncio.to_thread(_instructions, spawn)
         toolset = self._toolset(start.session, spawn, instructions)
         opening = start.opening
         if is_own_agent(options):
             tools = native_tools(toolset, SERVER, without=_OWN_TOOLS)
-            prompt = _joined(instructions, opening.options.system_prompt)
+            prompt = _joined(instructions, opening.options.system_prompt) or None
             return copy(
                 start, opening=opening.with_options(system_prompt=prompt), tools=tools, rules=_RULES
             )
@@ -238,14 +242,13 @@ class Orchestration:
                 raise UnsupportedError(
                     options.agent, options.transport or "any protocol", _LEAD, instead
                 )
-            return start  # a child without tools still has its task
+            return start  # a child without tools still has its task, and an heir its brief
         start.gate.rules = (*start.gate.rules, *_RULES)
         server = await self._server(start.session, toolset)
         opening = opening.with_options(mcp_servers=(*opening.options.mcp_servers, server))
         if takes_system_prompt(agent, options.transport):
-            opening = opening.with_options(
-                system_prompt=_joined(instructions, opening.options.system_prompt)
-            )
+            prompt = _joined(instructions, opening.options.system_prompt) or None
+            opening = opening.with_options(system_prompt=prompt)
         return copy(start, opening=opening)
 
     async def introduction(self, spawn: SessionSpawned) -> str | None:
@@ -289,6 +292,8 @@ class Orchestration:
         if spawn.parent_session is not None:
             tools += CHILD_TOOLS
             tools += PEER_TOOLS if self._bridge.reach.peers else ()
+        if spawn.continues is not None:
+            tools += HANDOVER_TOOLS
         patience = _LONG_PATIENCE if spawn.options.agent in _PATIENT else _PATIENCE
         seat = FleetToolContext(bridge=self._bridge, session=session, patience=patience)
         return Toolset(seat, tools, instructions)

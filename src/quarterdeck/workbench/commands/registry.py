@@ -464,6 +464,15 @@ async def _fork(fleet: "Fleet", agent: "AgentInfo", _: str) -> str:
     return f"{info.name} continues from a copy of {agent.name}"
 
 
+async def _hand_over(fleet: "Fleet", agent: "AgentInfo", words: str) -> str:
+    from quarterdeck.fleet.api import HandoverOptions
+
+    to, _, prompt = words.strip().partition(" ")
+    request = HandoverOptions(to=to, prompt=prompt.strip() or None)
+    info = await fleet.hand_over(agent.session, request)
+    return f"{info.name} ({info.agent}) continues the work of {agent.name}"
+
+
 async def _mode(fleet: "Fleet", agent: "AgentInfo", mode: str) -> str:
     await fleet.set_option(agent.session, "mode", mode)
     return f"{agent.name} is in mode {mode}"
@@ -499,6 +508,12 @@ COMMANDS = (
     ),
     WorkbenchCommand(
         name="fork", help="start a copy of this agent with its history", agent_action=_fork
+    ),
+    WorkbenchCommand(
+        name="hand-over",
+        help="let another agent continue the work of this one, in the same directory",
+        agent_action=_hand_over,
+        asks="agent that takes over, and a task if it is not to continue",
     ),
     WorkbenchCommand(
         name="rename", help="rename this agent", agent_action=_rename, asks="new name"
