@@ -7,7 +7,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from quarterdeck.fleet.meter.api import CallEnd, CallRefusal, MeteredRequest
+from quarterdeck.fleet.meter.api import (
+    CallEnd,
+    CallPlayer,
+    CallRecorder,
+    CallRefusal,
+    MeteredRequest,
+)
 from quarterdeck.fleet.meter.server import MeterServer, serve_meter
 from quarterdeck.fleet.meter.upstream import Upstream
 from quarterdeck.models.http_client import tls_context
@@ -31,6 +37,8 @@ class Seat:
     )
     ends: list[CallEnd] = field(default_factory=list[CallEnd])
     others: int = 0
+    recorder: CallRecorder | None = None
+    player: CallPlayer | None = None
 
     async def begin(self, request: MeteredRequest) -> CallRefusal | None:
         self.begun.append(request)

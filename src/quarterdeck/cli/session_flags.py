@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from quarterdeck.wire.session_options import SessionOptions
     from quarterdeck.wire.worktrees import WorktreeOptions
 
-__all__ = ["Limit", "WorktreeCommand", "make_session_options", "session_flags", "worktree_flags"]
+__all__ = [
+    "Limit",
+    "WorktreeCommand",
+    "make_session_options",
+    "read_variables",
+    "session_flags",
+    "worktree_flags",
+]
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -162,7 +169,7 @@ def make_session_options(o: dict[str, Any], *, resume: str | None) -> "SessionOp
         tools=o["tools"] or None,
         denied_tools=o["denied_tools"],
         system_prompt=o["system_prompt"],
-        environment=_environment(o["variables"]),
+        environment=read_variables(o["variables"]),
         limits=SessionLimits(
             cost=o["max_cost"],
             tokens=o["max_tokens"],
@@ -208,7 +215,8 @@ def _whole(directory: str | None) -> str:
         ) from error
 
 
-def _environment(variables: tuple[str, ...]) -> dict[str, str]:
+def read_variables(variables: tuple[str, ...]) -> dict[str, str]:
+    """Variables from ``NAME=VALUE``, or ``NAME`` for one of ours. Raises click.UsageError."""
     found: dict[str, str] = {}
     for variable in variables:
         name, is_set, value = variable.partition("=")

@@ -19,7 +19,7 @@ from .openai_chat import ChatUsage
 from .openai_responses import ResponsesUsage
 from .reply import UNSAID, bound_counts, read_counts
 
-__all__ = ["MOST_BODY", "READABLE_CODINGS", "AnswerUsage"]
+__all__ = ["MOST_BODY", "READABLE_CODINGS", "AnswerUsage", "ContentDecoder"]
 
 MOST_BODY = 32 * 1024 * 1024
 """Bytes of an answer that is no stream, at the most; the counts of a larger one are unknown."""
@@ -63,7 +63,7 @@ class AnswerUsage:
         self._usage: TokenUsage | None = None
         self._events = EventDecoder() if _EVENTS in content_type.lower() else None
         self._whole = bytearray()
-        self._decoder = _Decoder(coding)
+        self._decoder = ContentDecoder(coding)
         self._is_lost = self._events is None and _WHOLE not in content_type.lower()
         self._is_known = not self._is_lost
         self._size = 0
@@ -179,7 +179,7 @@ def _inner(raw: msgspec.Raw) -> _Inner:
     return read_counts(raw, _Inner) or _Inner()
 
 
-class _Decoder:
+class ContentDecoder:
     """Undoes the content coding of a copy."""
 
     def __init__(self, coding: str) -> None:

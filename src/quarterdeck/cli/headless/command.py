@@ -25,7 +25,8 @@ _LATEST = ""
     epilog=(
         "Exit codes: 0 done, 1 error, 2 token limit, 3 refusal, 4 a call was denied because no "
         "person could be asked, 5 interrupted, 6 goal not reached, 7 request or budget limit, "
-        "8 a call was made without permission, 141 the reader of the output has gone."
+        "8 a call was made without permission, 9 a replay differs from its cassette, 141 the "
+        "reader of the output has gone."
     )
 )
 @click.argument("prompt", required=False)
@@ -72,6 +73,19 @@ _LATEST = ""
     "--output-schema",
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
     help="The answer must match this JSON schema.",
+)
+@click.option(
+    "--record",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With -a: record the model calls on a cassette, for `quarterdeck replay FILE`.",
+)
+@click.option(
+    "--replay",
+    "cassette",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    help="With -a: answer the model calls from a cassette, and report what differs.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 def run(prompt: str | None, format_: Any, quiet: bool, **options: Any) -> None:
@@ -166,6 +180,8 @@ def _job(prompt: str, options: dict[str, Any], *, quiet: bool = True) -> Any:
         options=make_session_options(options, resume=resume),
         schema=AnswerSchema(schema) if schema else None,
         goal=goal,
+        record=options["record"],
+        cassette=options["cassette"],
     )
 
 
@@ -219,8 +235,15 @@ def _with_budget(options: dict[str, Any], limits: "Iterable[BudgetLimit]") -> di
 def _check_agent(options: dict[str, Any]) -> None:
     """Check what a driver cannot refuse, because it never gets it. Raises click.UsageError."""
     if options["agent"] in (None, "native"):
-        for name in ("transport", "agent_mode"):
+        for name in ("transport", "agent_mode", "record", "cassette"):
             if options[name] is not None:
-                raise click.UsageError(f"--{name.replace('_', '-')} needs another agent: -a NAME")
+                flag = "replay" if name == "cassette" else name.replace("_", "-")
+                raise click.UsageError(f"--{flag} needs another agent: -a NAME")
     elif options["goal"] is not None:
         raise click.UsageError("--goal applies to our own agent only; omit it with -a")
+    if options["record"] is not None and options["cassette"] is not None:
+        raise click.UsageError("--record and --replay exclude each other")
+    if options["record"] is None and options["cassette"] is None:
+        return
+    if options["continue_"] or options["resume"] is not None:
+        raise click.UsageError("a cassette begins with a new session; omit --resume")

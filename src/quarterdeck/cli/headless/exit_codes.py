@@ -5,6 +5,7 @@ from quarterdeck.wire.events import GoalEnd, TurnEnd, TurnEnded
 __all__ = [
     "CANCELLED",
     "DENIED",
+    "DIVERGED",
     "ERROR",
     "LIMIT",
     "OK",
@@ -25,6 +26,7 @@ CANCELLED = 5
 UNREACHED = 6
 LIMIT = 7
 VIOLATED = 8
+DIVERGED = 9
 
 _CODES: dict[TurnEnd, int] = {
     "end_turn": OK,

@@ -2,8 +2,10 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace as copy
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -11,6 +13,7 @@ from msgspec.structs import replace
 from quarterdeck.agent.recovery import closing_events
 from quarterdeck.agent.session_store import SessionStore
 from quarterdeck.config.places import Places
+from quarterdeck.drivers.agent_description import Agent
 from quarterdeck.drivers.catalogue import find_agent
 from quarterdeck.drivers.driver import DriverSession, DriverSessionOptions
 from quarterdeck.drivers.open_session import open_session
@@ -19,6 +22,7 @@ from quarterdeck.journal import Journal
 from quarterdeck.policy.gate import Gate
 from quarterdeck.policy.modes import parse_mode
 from quarterdeck.wire.content import ContentBlock
+from quarterdeck.wire.event_text import describe_content
 from quarterdeck.wire.events import (
     Event,
     PermissionViolated,
@@ -31,19 +35,25 @@ from quarterdeck.wire.session_options import SessionOptions
 
 from .past_session import find_past
 
+if TYPE_CHECKING:
+    from quarterdeck.fleet.cassette.tape import CassetteTape
+
 __all__ = ["ForeignSession", "open_foreign"]
 
 
 class ForeignSession:
     """A session of another agent with its log. Made by ``open_foreign``."""
 
-    def __init__(self, id_: SessionId, journal: Journal, gate: Gate) -> None:
+    def __init__(
+        self, id_: SessionId, journal: Journal, gate: Gate, tape: "CassetteTape | None" = None
+    ) -> None:
         self.id = id_
         self.journal = journal
         self.gate = gate
         self.last_seq = 0
         self.model: str | None = None
         self.violations = 0
+        self._tape = tape
         self._session: DriverSession
 
     async def sink(
@@ -68,6 +78,8 @@ class ForeignSession:
 
     async def prompt(self, content: tuple[ContentBlock, ...]) -> TurnEnded:
         """Run a turn."""
+        if self._tape is not None:
+            await self._tape.add_prompt("\n".join(map(describe_content, content)))
         ended = await self._session.prompt(content)
         await self.journal.durable(self.last_seq)
         return ended
@@ -78,10 +90,15 @@ class ForeignSession:
 
 
 @asynccontextmanager
-async def open_foreign(options: SessionOptions) -> AsyncGenerator[ForeignSession]:
+async def open_foreign(
+    options: SessionOptions, tape: "CassetteTape | None" = None
+) -> AsyncGenerator[ForeignSession]:
     """Open a session with another agent, new or gone on with; leaving ends it.
 
+    ``tape``: its model calls are recorded, or answered from a recording.
+
     Raises:
+        CassetteError: the agent cannot be led to the tape, or the tape cannot be written.
         UnknownAgentError, OpenFailedError, UnsupportedError: why it cannot be.
         NoSuchSessionError, SessionInFleetError: there is none to go on with, or the host has it.
     """
@@ -111,11 +128,13 @@ async def open_foreign(options: SessionOptions) -> AsyncGenerator[ForeignSession
             agent=agent.name,
             attended=False,
         )
-        session = ForeignSession(id_, journal, gate)
+        session = ForeignSession(id_, journal, gate, tape)
         theirs_is_copied = options.fork and theirs is not None
         opening = DriverSessionOptions(
             options=replace(options, mode=gate.mode, resume=theirs, fork=theirs_is_copied)
         )
+        if tape is not None:
+            opening = await _lead_to(tape, session, agent, options, opening, environment, stack)
         opened = await open_session(
             agent,
             opening,
@@ -129,6 +148,33 @@ async def open_foreign(options: SessionOptions) -> AsyncGenerator[ForeignSession
         session.use(opened)
         stack.push_async_callback(opened.close)
         yield session
+        if tape is not None:
+            await tape.settle()
+
+
+async def _lead_to(
+    tape: "CassetteTape",
+    session: ForeignSession,
+    agent: Agent,
+    options: SessionOptions,
+    opening: DriverSessionOptions,
+    environment: Mapping[str, str],
+    stack: AsyncExitStack,
+) -> DriverSessionOptions:
+    """Point the agent at a tape, and finish the tape once the agent has ended in order."""
+
+    async def finish(
+        kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        if error is None:
+            records = [record async for record in session.journal.history(session=session.id)]
+            await tape.finish(session.id, records)
+
+    route = await stack.enter_async_context(tape.lead(agent, options, environment))
+    stack.push_async_exit(finish)
+    variables = {**opening.options.variables, **route.environment}
+    opening = opening.with_options(environment=variables)
+    return copy(opening, arguments=(*opening.arguments, *route.arguments))
 
 
 async def _close_what_was_open(journal: Journal, id_: SessionId) -> None:

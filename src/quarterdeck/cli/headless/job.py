@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -22,13 +23,14 @@ from quarterdeck.wire.tasks import BackgroundTasks, start_task
 
 from ..output import write_notice
 from .answer_schema import AnswerSchema
-from .exit_codes import CANCELLED, ERROR, OK, exit_code, goal_code
+from .exit_codes import CANCELLED, DIVERGED, ERROR, OK, exit_code, goal_code
 from .outputs import HeadlessOutput, HeadlessResult, HeadlessSession
 
 if TYPE_CHECKING:
     from quarterdeck.agent.goals.state import GoalBudget
+    from quarterdeck.fleet.cassette.tape import CassetteTape
 
-__all__ = ["HeadlessGoal", "HeadlessJob", "WrongAnswerError", "run_job"]
+__all__ = ["HeadlessGoal", "HeadlessJob", "WrongAnswerError", "open_tape", "run_job"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -54,6 +56,10 @@ class HeadlessJob(Struct, frozen=True, kw_only=True):
     schema: AnswerSchema | None = None
     goal: "HeadlessGoal | None" = None
     """A goal to pursue in place of a prompt."""
+    record: Path | None = None
+    """Record the model calls of another agent on this cassette."""
+    cassette: Path | None = None
+    """Answer the model calls of another agent from this cassette."""
 
 
 async def run_job(job: HeadlessJob, output: HeadlessOutput) -> int:
@@ -76,19 +82,56 @@ async def run_job(job: HeadlessJob, output: HeadlessOutput) -> int:
 
 async def _run(job: HeadlessJob, output: HeadlessOutput, interrupts: "_Interrupts") -> int:
     if job.options.agent != "native":
-        from .foreign_session import open_foreign
-
-        async with open_foreign(job.options) as foreign:
-            ended = await _talk(foreign, job, output, interrupts)
-            result = _result(foreign, foreign.model, ended)
-            complete = replace(result, violations=foreign.violations)
-            return _finish(job, output, complete, interrupts)
+        return await _run_foreign(job, output, interrupts)
     async with NativeAgent(Places.find(), {**os.environ, **job.options.variables}) as agent:
         session = await _session(agent, job)
         if job.goal is not None:
             return await _pursue(session, job.goal, output, interrupts)
         ended = await _talk(session, job, output, interrupts)
         return _finish(job, output, _result(session, session.model.name, ended), interrupts)
+
+
+async def _run_foreign(job: HeadlessJob, output: HeadlessOutput, interrupts: "_Interrupts") -> int:
+    from .foreign_session import open_foreign
+
+    async with open_tape(job) as tape:
+        async with open_foreign(job.options, tape) as foreign:
+            ended = await _talk(foreign, job, output, interrupts)
+            result = _result(foreign, foreign.model, ended)
+            complete = replace(result, violations=foreign.violations)
+            code = _finish(job, output, complete, interrupts)
+        report = tape.report if tape is not None else None
+    if report is not None:
+        output.compare(report)
+        if not report.is_same and code == OK:
+            return DIVERGED
+    return code
+
+
+@asynccontextmanager
+async def open_tape(job: HeadlessJob) -> AsyncGenerator["CassetteTape | None"]:
+    """The cassette of a job; None: it has none. Raises CassetteError."""
+    if job.record is None and job.cassette is None:
+        yield None
+        return
+    from quarterdeck.fleet.cassette.file import Cassette
+    from quarterdeck.fleet.cassette.tape import open_player, open_recorder
+
+    environment = dict(os.environ)
+    if job.record is not None:
+        tape = await asyncio.to_thread(open_recorder, job.record, job.options, environment)
+    else:
+        assert job.cassette is not None
+        cassette = await asyncio.to_thread(Cassette, job.cassette)
+        try:
+            tape = await asyncio.to_thread(open_player, cassette, job.options, environment)
+        except BaseException:
+            cassette.close()
+            raise
+    try:
+        yield tape
+    finally:
+        await tape.close()
 
 
 async def _pursue(

@@ -26,6 +26,7 @@ from ..output import shown, write_notice, write_output
 
 if TYPE_CHECKING:
     from quarterdeck.agent.goals.pursuit import GoalResult
+    from quarterdeck.agent.replay.check import ReplayReport
     from quarterdeck.journal import Journal
     from quarterdeck.policy.gate import Gate
     from quarterdeck.wire.content import ContentBlock
@@ -127,6 +128,10 @@ class HeadlessOutput(Protocol):
         """Write what is left to write. Raises as ``record``."""
         ...
 
+    def compare(self, report: "ReplayReport") -> None:
+        """After the end of a rerun from a cassette: where it differs."""
+        ...
+
 
 class _Listener:
     """Keeps the agent's last message; a message before a tool call is not the answer.
@@ -166,6 +171,12 @@ class _Listener:
 
     def end(self, result: HeadlessResult) -> None:
         self._tell_end(result)
+
+    def compare(self, report: "ReplayReport") -> None:
+        from ..replay.report import format_report
+
+        for line in format_report(report):
+            write_notice(line)
 
     def _tell(self, record: Record) -> None:
         _tell(record)

@@ -14,11 +14,12 @@ from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.private_files import open_private
 
 from ..command_io import as_json_option, echo_json
-from ..output import echo, escape_controls, write_output
+from ..output import echo, write_output
+from .cassette import is_cassette, rerun_cassette
+from .report import format_report
 
 if TYPE_CHECKING:
     from quarterdeck.agent.replay.check import ReplayChanges, ReplayReport
-    from quarterdeck.agent.replay.conductor import Divergence
     from quarterdeck.wire.record import Record
 
 __all__ = ["DIVERGED", "read_recording", "replay"]
@@ -30,6 +31,21 @@ _EFFECTS = ("allow", "ask", "deny")
 
 @click.command()
 @click.argument("session", metavar="SESSION")
+@click.option(
+    "-C",
+    "--cwd",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="DIR",
+    help="Of a cassette: where the agent works; default: here.",
+)
+@click.option(
+    "-e",
+    "--env",
+    "variables",
+    metavar="NAME[=VALUE]",
+    multiple=True,
+    help="Of a cassette: set a variable for the agent, or pass yours.",
+)
 @click.option("--check", is_flag=True, help="Run our own agent on the recording; report changes.")
 @click.option(
     "--rules",
@@ -77,6 +93,8 @@ _EFFECTS = ("allow", "ask", "deny")
 def replay(
     context: click.Context,
     session: str,
+    cwd: Path | None,
+    variables: tuple[str, ...],
     check: bool,
     rules: tuple[str, ...],
     mode: str | None,
@@ -90,25 +108,44 @@ def replay(
 ) -> None:
     """Play a recorded SESSION, or run it again without a model and compare.
 
-    SESSION is an id, the name of an agent of the fleet, or a file that `quarterdeck journal
-    export` wrote. In the film, space pauses, the arrow keys seek and change the speed, and q quits.
+    SESSION is an id, the name of an agent of the fleet, a file that `quarterdeck journal
+    export` wrote, or a cassette of `quarterdeck run -a AGENT --record`. In the film, space pauses,
+    the arrow keys seek and change the speed, and q quits.
 
     With --check our own agent runs on the recording: model answers, tool results and answers of
     people come from it, nothing is changed on disk and no connection is made. The exit code is 3 if
     anything differs. With --rules, --mode, --model or --system-prompt alone, what would have been
     different is listed, and the exit code is 0.
+
+    A cassette runs its agent again, in this directory and with tools that really act; only the
+    model is replaced. Its requests and its transcript are compared; the exit code is 3 if they
+    differ. --mode and --model apply to the agent.
     """
+    if log is None and is_cassette(Path(session)):
+        unfit = {"--rules": rules, "--system-prompt": system_prompt, "--output": output}
+        if found := next((name for name, value in unfit.items() if value), None):
+            raise click.UsageError(f"{found} does not apply to a cassette")
+        report = rerun_cassette(Path(session), cwd=cwd, variables=variables, mode=mode, model=model)
+        _end(context, report, as_json)
+        return
+    if cwd is not None or variables:
+        raise click.UsageError("--cwd and --env apply to a cassette, and not to a session")
     changes = _read_changes(rules, mode, model, system_prompt)
     if not check and changes is None:
         _show_film(session, log, form, speed, output)
         return
-    report = asyncio.run(_check(session, log, changes))
+    _end(context, asyncio.run(_check(session, log, changes)), as_json, is_question=not check)
+
+
+def _end(
+    context: click.Context, report: "ReplayReport", as_json: bool, *, is_question: bool = False
+) -> None:
     if as_json:
         echo_json(_as_json(report))
     else:
-        for line in format_report(report, is_question=not check):
+        for line in format_report(report, is_question=is_question):
             echo(line)
-    context.exit(DIVERGED if check and not report.is_same else 0)
+    context.exit(DIVERGED if not is_question and not report.is_same else 0)
 
 
 def _show_film(
@@ -275,29 +312,6 @@ def _read_export(path: Path) -> "tuple[SessionId, list[Record]]":
             "`quarterdeck journal export --session ID`"
         )
     return id_, records
-
-
-def format_report(report: "ReplayReport", *, is_question: bool = False) -> Iterator[str]:
-    """The report as lines; ``is_question``: what would be different, not what is wrong."""
-    for number, found in enumerate(report.divergences, 1):
-        yield from _format_divergence(number, found)
-    for note in report.notes:
-        yield f"note: {escape_controls(note)}"
-    steps = f"{report.steps} step{'s' * (report.steps != 1)}, {report.compared} comparisons"
-    count = len(report.divergences)
-    if not count:
-        yield f"{report.session}: {steps}: no difference"
-    elif is_question:
-        yield f"{report.session}: {steps}: {count} would be different"
-    else:
-        yield f"{report.session}: {steps}: {count} difference{'s' * (count != 1)}"
-
-
-def _format_divergence(number: int, found: "Divergence") -> Iterator[str]:
-    words = {"missing": "missing: ", "extra": "not recorded: "}.get(found.kind, "")
-    yield f"{number}. {found.place}: {words}{escape_controls(found.what)}"
-    for line in found.diff.splitlines():
-        yield f"   {escape_controls(line)}"
 
 
 def _as_json(report: "ReplayReport") -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The meter for its users: what is asked before a call, and the fleet's method for people."""
 
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -13,12 +14,17 @@ from ..method import fleet_method
 __all__ = [
     "CallEnd",
     "CallGuard",
+    "CallPlayer",
+    "CallRecorder",
+    "CallRecording",
     "CallRefusal",
     "FleetMeter",
     "MeterStatus",
     "MeteredRequest",
     "MeteredSession",
     "OpenCallGuard",
+    "PassedRequest",
+    "PlayedAnswer",
 ]
 
 _ERRORS = 400
@@ -69,6 +75,62 @@ class CallEnd(Struct, frozen=True, kw_only=True):
     def is_free(self) -> bool:
         """Whether no server can have charged for it."""
         return not self.is_sent or (self.status is not None and self.status >= _ERRORS)
+
+
+class PassedRequest(Struct, frozen=True, kw_only=True):
+    """A request of an agent, for what records or plays."""
+
+    endpoint: str
+    """The name of the address in the agent's file."""
+    method: str
+    path: str
+    """Behind that of the upstream, with the query."""
+    wire: VendorWire | None
+    """None: it is no model call."""
+    body: bytes
+    """Empty if it is no model call."""
+    secrets: tuple[str, ...] = ()
+    """Keys in its headers and its query: never to be written."""
+
+
+class CallRecording(Protocol):
+    """One call that is recorded while it passes."""
+
+    async def take(
+        self, status: int, headers: Mapping[bytes, bytes], pieces: Sequence[bytes]
+    ) -> None:
+        """Take what has passed, without its framing. Waits while much is unwritten."""
+        ...
+
+    def end(self, reason: str | None) -> None:
+        """The call is over; why the answer is not whole, None: it is."""
+        ...
+
+
+class CallRecorder(Protocol):
+    """Records the calls of an agent."""
+
+    async def begin(self, request: PassedRequest) -> CallRecording:
+        """A request goes out."""
+        ...
+
+
+class PlayedAnswer(Struct, frozen=True, kw_only=True):
+    """An answer that is not fetched but played."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    pieces: AsyncIterator[bytes]
+    is_whole: bool = True
+    """The connection breaks off after the last piece otherwise."""
+
+
+class CallPlayer(Protocol):
+    """Answers the requests of an agent in place of its upstream."""
+
+    async def answer(self, request: PassedRequest) -> PlayedAnswer | CallRefusal:
+        """What is to be sent."""
+        ...
 
 
 class CallGuard(Protocol):

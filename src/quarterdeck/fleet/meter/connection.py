@@ -9,25 +9,25 @@ import asyncio
 import socket
 import ssl
 import struct
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import h11
 
-from quarterdeck.models.answer_usage import AnswerUsage
 from quarterdeck.wire.tasks import cancel_tasks, start_task
 
-from .api import CallEnd, CallRefusal, MeteredRequest
-from .calls import OwnAnswer, describe_call, find_wire, narrow_codings, refuse_call
-from .frames import AnswerFrames, UnreadableAnswerError
+from .api import (
+    CallPlayer,
+    CallRefusal,
+    PlayedAnswer,
+)
+from .calls import OwnAnswer, describe_call, refuse_call
+from .exchange import BROKEN, GONE, MeterExchange, MeterSeat
 from .upstream import READ_SIZE, Upstream, UpstreamConnection, UpstreamError
 
-if TYPE_CHECKING:
-    from quarterdeck.wire.settings import VendorWire
-
-__all__ = ["MOST_REQUEST", "MeterClient", "MeterGate", "MeterSeat", "fail_request"]
+__all__ = ["MOST_REQUEST", "MeterClient", "MeterGate", "fail_request"]
 
 MOST_REQUEST = 64 * 1024 * 1024
 """Bytes of a model call, at the most; it is held until it is authorized."""
@@ -40,38 +40,8 @@ _IDLE_SECONDS = 300.0
 _READ_SECONDS = 60.0
 """Between two pieces of a request."""
 _LINGER_SECONDS = 1.0
-_OF_HOP = frozenset(
-    (b"connection", b"keep-alive", b"proxy-connection", b"te", b"upgrade", b"expect", b"host")
-)
-"""Headers that are about one connection alone."""
 _RESET = struct.pack("ii", 1, 0)
 _T = TypeVar("_T")
-
-
-class MeterSeat(Protocol):
-    """An agent that may use the meter."""
-
-    @property
-    def is_exposed(self) -> bool:
-        """Its secret can be seen by other users of this machine: they must be kept out."""
-        ...
-
-    @property
-    def upstreams(self) -> Mapping[str, Upstream]:
-        """Where its requests go, by the second part of their path."""
-        ...
-
-    async def begin(self, request: MeteredRequest) -> CallRefusal | None:
-        """A call is about to be made; None: it may be. Then ``finish`` follows, once."""
-        ...
-
-    def finish(self, request: MeteredRequest, end: CallEnd) -> None:
-        """The call is over."""
-        ...
-
-    def pass_other(self) -> None:
-        """A request that is no model call goes out."""
-        ...
 
 
 class MeterGate(Protocol):
@@ -105,121 +75,6 @@ def fail_request(status: int, text: str) -> _OwnAnswerError:
     """An error that is answered with a status and a sentence, in the form of most vendors."""
     answer = refuse_call(None, text)
     return _OwnAnswerError(OwnAnswer(status, answer.body))
-
-
-class _Exchange:
-    """One request of an agent and the answer to it."""
-
-    def __init__(
-        self,
-        head: h11.Request,
-        protocol: h11.Connection,
-        seat: MeterSeat,
-        upstream: Upstream,
-        path: str,
-    ) -> None:
-        self.head = head
-        self.protocol = protocol
-        self.seat = seat
-        self.upstream = upstream
-        self.path = path
-        """Behind that of the upstream, with the query."""
-        self.wire: VendorWire | None = find_wire(
-            head.method.decode("latin-1"), path.partition("?")[0]
-        )
-        self.length = _read_length(head)
-        """Of the body; None: it is chunked."""
-        self.call: MeteredRequest | None = None
-        self.body: bytes | None = None
-        """Of a model call; others are streamed."""
-        self.usage: AnswerUsage | None = None
-        self.status: int | None = None
-        self.is_whole = False
-        self.frames = AnswerFrames(head.method)
-        self.is_kept = False
-        """Both connections can be used again."""
-        self.is_readable = True
-        """The answer is HTTP as it is known here."""
-        self.has_answer = False
-        """Bytes of it have arrived."""
-        self.is_sent = False
-        """Some of the request may have been sent."""
-        self.is_uploaded = False
-        """All of it was."""
-        self.is_gone = False
-        """The agent is gone, or its request broke off."""
-        self.is_answered = False
-        """There is nothing more to be passed back."""
-
-    def begin(self) -> None:
-        """Expect an answer; once more after a connection turned out to be closed."""
-        self.frames = AnswerFrames(self.head.method)
-        self.is_readable, self.is_uploaded, self.is_answered = True, False, False
-        self.is_sent = True
-
-    def make_head(self, connection: UpstreamConnection) -> bytes:
-        """The head of the request; its headers have been read, so they are well formed."""
-        target = f"{connection.prefix}{self.upstream.path}{self.path}".encode("latin-1")
-        lines = [b"%b %b HTTP/1.1" % (self.head.method, target)]
-        lines.append(b"Host: " + self.upstream.origin.host_header.encode("latin-1"))
-        lines += [b"%b: %b" % one for one in connection.headers]
-        for name, value in self.head.headers.raw_items():
-            lowered = name.lower()
-            if lowered in _OF_HOP or (self.length is None and lowered == b"content-length"):
-                continue
-            if self.wire is not None and lowered == b"accept-encoding":
-                value = narrow_codings(value)
-            lines.append(b"%b: %b" % (name, value))
-        return b"\r\n".join(lines) + b"\r\n\r\n"
-
-    def frame(self, piece: bytes) -> bytes:
-        """A piece of the body as it is sent; none is the end."""
-        if self.length is not None:
-            return piece
-        return b"%x\r\n%b\r\n" % (len(piece), piece)
-
-    def observe(self, piece: bytes) -> bool:
-        """Read a copy of what has passed, nothing at its end; True: the answer is over."""
-        if not self.is_readable:
-            return False
-        frames = self.frames
-        try:
-            pieces = frames.feed(piece) if piece else frames.end()
-        except UnreadableAnswerError:
-            self.is_readable = False
-            return False
-        if self.status is None and frames.status is not None:
-            self._take_head(frames)
-        if self.usage is not None:
-            for one in pieces:
-                self.usage.feed(one)
-        self.is_whole = frames.is_over
-        self.is_kept = frames.is_over and frames.is_kept and self.is_uploaded
-        return frames.is_over
-
-    def _take_head(self, frames: AnswerFrames) -> None:
-        status = self.status = frames.status or 0
-        if self.wire is None or not 200 <= status < 300:
-            return
-        kind = frames.headers.get(b"content-type", b"").decode("latin-1")
-        coding = frames.headers.get(b"content-encoding", b"").decode("latin-1")
-        self.usage = AnswerUsage(self.wire, kind, coding)
-
-    def finish(self, reason: str | None) -> None:
-        """Report the call, if it is one."""
-        if self.call is None:
-            return
-        if self.usage is not None:
-            self.usage.end()
-        seen = self.usage
-        end = CallEnd(
-            usage=seen.usage if seen is not None else None,
-            status=self.status,
-            reason=None if self.is_whole else reason,
-            output=seen.output if seen is not None else (0 if not self.has_answer else None),
-            is_sent=self.is_sent,
-        )
-        self.seat.finish(self.call, end)
 
 
 class MeterClient:
@@ -275,10 +130,14 @@ class MeterClient:
             exchange = await self._receive(protocol)
             if exchange is None:
                 return False
+            if exchange.seat.player is not None:
+                return await self._play(exchange, exchange.seat.player)
             if exchange.wire is not None:
                 await self._authorize(exchange)
             else:
                 exchange.seat.pass_other()
+            if exchange.seat.recorder is not None:
+                exchange.recording = await exchange.seat.recorder.begin(exchange.describe())
         except _OwnAnswerError as error:
             await self.answer(error.answer)
             return False
@@ -290,11 +149,30 @@ class MeterClient:
             await self.answer(refuse_call(exchange.wire, reason, "unreachable"))
         finally:
             exchange.finish(reason)
-        return reason is None and exchange.is_kept and _is_persistent(exchange.head)
+        return reason is None and exchange.is_kept and exchange.is_persistent
+
+    async def _play(self, exchange: MeterExchange, player: CallPlayer) -> bool:
+        """Answer without an upstream; False: the connection ends. Raises _OwnAnswerError."""
+        exchange.body = await self._read_body(exchange)
+        answer = await player.answer(exchange.describe())
+        if isinstance(answer, CallRefusal):
+            raise _OwnAnswerError(refuse_call(exchange.wire, answer.reason))
+        writer = self._writer
+        writer.write(_make_answer_head(answer))
+        async for piece in answer.pieces:
+            if piece:
+                writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                await writer.drain()
+        if not answer.is_whole:
+            _reset_on_close(writer)
+            return False
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+        return exchange.is_persistent
 
     # The request
 
-    async def _receive(self, protocol: h11.Connection) -> _Exchange | None:
+    async def _receive(self, protocol: h11.Connection) -> MeterExchange | None:
         if self._left:
             protocol.receive_data(bytes(self._left))
             self._left.clear()
@@ -316,7 +194,7 @@ class MeterClient:
             self._is_own = await self._server.is_own_user(self._writer)
         return self._is_own
 
-    def _admit(self, head: h11.Request, protocol: h11.Connection) -> _Exchange:
+    def _admit(self, head: h11.Request, protocol: h11.Connection) -> MeterExchange:
         if head.http_version != b"1.1":
             raise fail_request(505, "this needs HTTP/1.1")
         headers = {name: value.decode("latin-1") for name, value in head.headers}
@@ -331,17 +209,16 @@ class MeterClient:
         if seat is None:
             raise fail_request(403, "this is not the address of a running agent")
         of, _, query = of.partition("?")
-        upstream = seat.upstreams.get(of)
-        if upstream is None:
+        if of not in seat.upstreams:
             raise fail_request(404, "the agent's file has no such upstream")
         if "upgrade" in headers.get(b"connection", "").lower():
             raise fail_request(
                 426, "the meter passes on HTTP/1.1 alone; connections cannot be upgraded"
             )
         path = f"/{rest}" if rest else (f"?{query}" if query else "")
-        return _Exchange(head, protocol, seat, upstream, path)
+        return MeterExchange(head, protocol, seat, of, path)
 
-    async def _authorize(self, exchange: _Exchange) -> None:
+    async def _authorize(self, exchange: MeterExchange) -> None:
         """Read a model call whole and have it authorized. Raises _OwnAnswerError."""
         assert exchange.wire is not None
         body = exchange.body = await self._read_body(exchange)
@@ -351,10 +228,10 @@ class MeterClient:
             raise _OwnAnswerError(refuse_call(exchange.wire, refusal.reason))
         exchange.call = call
         if self._reader.at_eof() or self._reader.exception() is not None:
-            exchange.finish(_GONE)
-            raise ConnectionResetError(_GONE)
+            exchange.finish(GONE)
+            raise ConnectionResetError(GONE)
 
-    async def _read_body(self, exchange: _Exchange) -> bytes:
+    async def _read_body(self, exchange: MeterExchange) -> bytes:
         pieces: list[bytes] = []
         size = 0
         async for piece in self._body(exchange):
@@ -365,7 +242,7 @@ class MeterClient:
                 raise _OwnAnswerError(refuse_call(exchange.wire, reason, "too-large"))
         return b"".join(pieces)
 
-    async def _body(self, exchange: _Exchange) -> AsyncGenerator[bytes, None]:
+    async def _body(self, exchange: MeterExchange) -> AsyncGenerator[bytes, None]:
         """The body of the request in the pieces in which it arrives."""
         protocol = exchange.protocol
         if protocol.they_are_waiting_for_100_continue:
@@ -411,7 +288,7 @@ class MeterClient:
 
     # Passing on
 
-    async def _pass(self, exchange: _Exchange) -> str | None:
+    async def _pass(self, exchange: MeterExchange) -> str | None:
         """Pass the request on and its answer back; why it was not whole, None: it was.
 
         Raises:
@@ -432,14 +309,16 @@ class MeterClient:
             finally:
                 if not exchange.is_kept:
                     self._drop_upstream()
-            if exchange.has_answer or reason == _GONE:
+            if exchange.has_answer or reason == GONE:
                 return reason
             # The server had closed a connection that was kept: it has not seen the request.
             if not is_reused or exchange.body is None:
                 host = exchange.upstream.origin.host
                 raise UpstreamError(f"{host!r} closed the connection before it answered")
 
-    async def _exchange(self, exchange: _Exchange, connection: UpstreamConnection) -> str | None:
+    async def _exchange(
+        self, exchange: MeterExchange, connection: UpstreamConnection
+    ) -> str | None:
         exchange.begin()
         up = start_task(self._upload(exchange, connection), name="meter: request")
         try:
@@ -450,7 +329,7 @@ class MeterClient:
             up.result()
         return reason
 
-    async def _upload(self, exchange: _Exchange, connection: UpstreamConnection) -> None:
+    async def _upload(self, exchange: MeterExchange, connection: UpstreamConnection) -> None:
         """Send the request, then wait until the agent is gone, which ends the call."""
         try:
             with suppress(ConnectionError):
@@ -468,7 +347,9 @@ class MeterClient:
                 if self._reader.at_eof() and self._writer.transport.get_write_buffer_size():
                     self._writer.transport.abort()  # it does not read either
 
-    async def _send(self, exchange: _Exchange, writer: asyncio.StreamWriter, head: bytes) -> None:
+    async def _send(
+        self, exchange: MeterExchange, writer: asyncio.StreamWriter, head: bytes
+    ) -> None:
         body = exchange.body
         if body is None:
             writer.write(head)
@@ -485,7 +366,7 @@ class MeterClient:
         exchange.is_uploaded = True
         await writer.drain()
 
-    async def _wait_for_disconnect(self, exchange: _Exchange) -> None:
+    async def _wait_for_disconnect(self, exchange: MeterExchange) -> None:
         with suppress(ConnectionError):
             while piece := await self._reader.read(READ_SIZE):
                 self._left += piece  # the next request, ahead of the answer
@@ -494,26 +375,29 @@ class MeterClient:
                 if len(self._left) > READ_SIZE:
                     await asyncio.get_running_loop().create_future()
 
-    async def _download(self, exchange: _Exchange, connection: UpstreamConnection) -> str | None:
+    async def _download(
+        self, exchange: MeterExchange, connection: UpstreamConnection
+    ) -> str | None:
         """Pass the answer back; why it is not whole, None: it is."""
-        reason: str | None = _BROKEN
+        reason: str | None = BROKEN
         try:
             while piece := await connection.reader.read(READ_SIZE):
                 exchange.has_answer = True
                 self._writer.write(piece)
                 is_over = exchange.observe(piece)
                 await self._writer.drain()
+                await exchange.record()
                 if is_over:
                     reason = None
                     break
             else:
                 if exchange.is_gone:
-                    reason = _GONE
+                    reason = GONE
                 elif exchange.observe(b""):
                     reason = None
         except (ConnectionError, ssl.SSLError):
             if self._writer.is_closing():
-                reason = _GONE
+                reason = GONE
             elif exchange.has_answer:
                 _reset_on_close(self._writer)
         exchange.is_answered = True
@@ -525,25 +409,11 @@ class MeterClient:
             self._upstream = None
 
 
-_GONE = "the agent closed the connection"
-_BROKEN = "the server broke the answer off"
-
-
-def _read_length(head: h11.Request) -> int | None:
-    """Of the body of a request; None: it is chunked."""
-    length = 0
-    for name, value in head.headers:
-        if name == b"transfer-encoding":
-            return None
-        if name == b"content-length":
-            length = int(value)
-    return length
-
-
-def _is_persistent(head: h11.Request) -> bool:
-    return not any(
-        name == b"connection" and b"close" in value.lower() for name, value in head.headers
-    )
+def _make_answer_head(answer: PlayedAnswer) -> bytes:
+    status = HTTPStatus(answer.status)
+    lines = [f"HTTP/1.1 {status.value} {status.phrase}"]
+    lines += [f"{name}: {value}" for name, value in answer.headers]
+    return "\r\n".join((*lines, "Transfer-Encoding: chunked", "", "")).encode("latin-1")
 
 
 def _reset_on_close(writer: asyncio.StreamWriter) -> None:

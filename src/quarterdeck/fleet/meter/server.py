@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from quarterdeck.models.http_client import tls_context
 from quarterdeck.wire.tasks import BackgroundTasks
 
-from .connection import MeterClient, MeterSeat, fail_request
+from .connection import MeterClient, fail_request
+from .exchange import MeterSeat
 from .upstream import READ_SIZE, Upstream, UpstreamConnection, open_upstream
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ from .api import (
 
 if TYPE_CHECKING:
     from ..agent_runner import AgentStart, SessionOpener
-    from .connection import MeterSeat
+    from .exchange import MeterSeat
     from .route import MeterRoute
     from .server import MeterServer
     from .upstream import Upstream
@@ -62,6 +62,9 @@ class MeterError(QuarterdeckError):
 
 class _Seat:
     """One run of an agent behind the meter; a ``MeterSeat``."""
+
+    recorder = None
+    player = None
 
     def __init__(
         self, shown: MeteredSession, route: "MeterRoute", notes: LogWriter, service: "MeterService"
