@@ -15,11 +15,13 @@ from .remote.host_option import find_remote, resolve_remote
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.client import HostClient
+    from quarterdeck.plans.pool.database import PoolDatabase
 
 __all__ = [
     "DURATION",
     "Duration",
     "as_json_option",
+    "chosen_pool",
     "echo_json",
     "echo_lines",
     "plain_json",
@@ -27,6 +29,7 @@ __all__ = [
     "resolve_directory",
     "terminal_width",
     "with_fleet",
+    "with_pool",
 ]
 
 T = TypeVar("T")
@@ -41,7 +44,44 @@ def with_fleet(work: "Callable[[HostClient], Awaitable[T]]", *, start: bool = Tr
         NoHostError: none is running, and none is to be started.
         QuarterdeckError: the host cannot be reached, or it refuses.
     """
+    if chosen_pool.url is not None:
+        return with_pool(chosen_pool.url, lambda database: work(_make_pool_fleet(database)))
     return asyncio.run(_with_fleet(work, start))
+
+
+class _ChosenPool:
+    url: str | None = None
+
+
+chosen_pool = _ChosenPool()
+"""What `quarterdeck --pool` says: its commands are about the agents of a pool then."""
+
+
+def with_pool(url: str | None, work: "Callable[[PoolDatabase], Awaitable[T]]") -> T:
+    """Do some work with a pool; None: the default one.
+
+    Raises:
+        PoolError: it cannot be found or reached, or it refuses.
+    """
+    from quarterdeck.plans.engine import check_engine
+
+    check_engine()
+    from quarterdeck.plans.pool.address import find_pool_address
+    from quarterdeck.plans.pool.database import PoolDatabase
+
+    address = find_pool_address(url)
+
+    async def run() -> T:
+        async with PoolDatabase.open(address, "quarterdeck cli") as database:
+            return await work(database)
+
+    return asyncio.run(run())
+
+
+def _make_pool_fleet(database: "PoolDatabase") -> "HostClient":
+    from quarterdeck.plans.pool.pool_fleet import PoolFleet
+
+    return PoolFleet.create(database)
 
 
 async def _with_fleet(work: "Callable[[HostClient], Awaitable[T]]", start: bool) -> T:

@@ -141,6 +141,8 @@ class TaskFields(Value, frozen=True, kw_only=True):
     base: str | None = None
     """The branch, tag or commit that the worktree starts from; without it, what is checked out. A
     template of inputs."""
+    labels: tuple[str, ...] = ()
+    """In a pool: what a worker must have, such as ``gpu``."""
     budget: tuple[str, ...] = ()
     """What each agent of the task may use: ``5usd``, ``200ktok``, ``50calls``, ``30min``."""
     checks: tuple[CheckFields, ...] = ()
@@ -190,6 +192,9 @@ class PlanFields(Value, frozen=True, kw_only=True):
     """The agent of tasks that name none."""
     at_once: Count = 8
     """How many agents of the plan work at the same time."""
+    remote: str | None = None
+    """In a pool: the git remote by which files travel, by its name or address; without it,
+    ``origin``."""
     inputs: dict[str, InputFields] = field(default_factory=dict[str, InputFields])
     tasks: dict[str, TaskFields] = field(default_factory=dict[str, TaskFields])
 

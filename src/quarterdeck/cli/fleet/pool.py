@@ -1,0 +1,119 @@
+"""``worker`` and ``pool``: plans on many machines."""
+
+import asyncio
+
+import click
+
+from quarterdeck.wire.clock import read_wall_clock
+
+from ..command_io import as_json_option, echo_json, echo_lines, terminal_width
+from ..output import echo, format_age, table, write_notice
+
+__all__ = ["pool", "pool_option", "worker"]
+
+pool_option = click.option(
+    "--pool",
+    metavar="URL",
+    help="The pool: postgresql://HOST/DATABASE without a password, a file with a URL, or `default` "
+    "for the variable QUARTERDECK_POOL.",
+)
+
+
+@click.command(epilog="Exit codes: 0 drained, 1 the pool or the host cannot be used.")
+@pool_option
+@click.option(
+    "--slots", type=click.IntRange(1), default=4, show_default=True, help="Tasks at a time."
+)
+@click.option("--labels", default="", metavar="A,B", help="What this machine has, for tasks.")
+@click.option("--name", help="Name of the worker; by default, that of the machine.")
+@click.option(
+    "--lease",
+    type=click.FloatRange(1.0),
+    default=90.0,
+    show_default=True,
+    help="Seconds without a heartbeat after which the worker counts as dead.",
+)
+@click.option(
+    "--drain",
+    type=click.FloatRange(0.0),
+    default=3600.0,
+    show_default=True,
+    help="Seconds that tasks may go on after SIGTERM.",
+)
+def worker(
+    pool: str | None, slots: int, labels: str, name: str | None, lease: float, drain: float
+) -> None:
+    """Work on the tasks of a pool's plans, with the agents of this machine.
+
+    Whoever may write to the database of the pool can run commands here. SIGTERM drains: no more
+    tasks are taken, those under way end. A second one gives them back at once. Needs the extra
+    `pool`.
+    """
+    from quarterdeck.config.places import Places
+    from quarterdeck.plans.engine import check_engine
+
+    check_engine()
+    from quarterdeck.plans.pool.address import find_pool_address
+    from quarterdeck.plans.pool.worker import WorkerOptions, run_worker
+
+    places = Places.find()
+    address = find_pool_address(pool)
+    options = WorkerOptions(
+        slots=slots,
+        labels=tuple(label.strip() for label in labels.split(",") if label.strip()),
+        lease_seconds=lease,
+        drain_seconds=drain,
+        name=name or "",
+    )
+    asyncio.run(run_worker(address, places, options, lambda text: echo(text)))
+
+
+@click.group()
+def pool() -> None:
+    """Create and look at a pool: plans on many machines. See docs/pool.md."""
+
+
+@pool.command()
+@pool_option
+def init(pool: str | None) -> None:
+    """Create the tables of a pool in its database; does nothing if they are there."""
+    from quarterdeck.plans.engine import check_engine
+
+    check_engine()
+    from quarterdeck.plans.pool.address import find_pool_address
+    from quarterdeck.plans.pool.database import create_tables
+
+    address = find_pool_address(pool)
+    if asyncio.run(create_tables(address)):
+        echo(f"the pool {address} is ready; start workers with `quarterdeck worker`")
+    else:
+        write_notice(f"quarterdeck: {address} is a pool already")
+
+
+@pool.command()
+@pool_option
+@as_json_option
+def workers(pool: str | None, as_json: bool) -> None:
+    """List the workers of a pool."""
+    from quarterdeck.plans.pool.submission import PoolRuns
+
+    from ..command_io import with_pool
+
+    found = with_pool(pool, lambda database: PoolRuns(database).list_workers())
+    if as_json:
+        echo_json({"workers": found})
+        return
+    if not found:
+        echo("No worker has come yet; start one with `quarterdeck worker`.")
+        return
+    now = read_wall_clock()
+    rows = [
+        (
+            *(one.name, one.state, str(one.slots), ",".join(one.labels) or "-"),
+            *(format_age(now - int(one.seconds * 1e6), now), one.program),
+        )
+        for one in found
+    ]
+    echo_lines(
+        table(("NAME", "STATE", "SLOTS", "LABELS", "SEEN", "VERSION"), rows, terminal_width())
+    )

@@ -1,0 +1,199 @@
+"""How files travel in a pool: by a git remote, through a mirror of it on each worker.
+
+The network is used from the mirror alone, which agents have no business in: the settings and hooks
+of a checkout that agents work in are never read by a git with the person's credentials. A checkout
+of a run borrows the objects of the mirror, so that what is fetched is there at once.
+"""
+
+import asyncio
+import hashlib
+from pathlib import Path
+
+from quarterdeck.config.places import Places, make_private
+from quarterdeck.fleet.landing.pull_request import PullRequestError, run_own_program
+from quarterdeck.system.errors import GitError
+from quarterdeck.system.git.references import (
+    BRANCHES,
+    OWN_REFERENCES,
+    ReferenceUpdate,
+    list_references,
+    read_reference,
+    update_references,
+)
+from quarterdeck.system.git.repository import (
+    GitRepository,
+    expect_repository,
+    find_identity,
+)
+from quarterdeck.system.git.tree_snapshot import TreeRecorder
+from quarterdeck.wire.filelock import open_lock, release_lock, try_lock
+from quarterdeck.wire.redaction import mask_secrets
+
+from .errors import TransportError
+
+__all__ = ["PoolTransport", "name_reference"]
+
+_SECONDS = 600.0
+_QUIET = ("-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", "-c", "maintenance.auto=false")
+
+
+def name_reference(run: str, *parts: str) -> str:
+    """A reference of ours at the remote. Keys of tasks and names of agents are safe in it."""
+    return "/".join((f"{OWN_REFERENCES}pool/{run}", *parts))
+
+
+class PoolTransport:
+    """The files of one run on this worker.
+
+    Args:
+        places: of this program.
+        run: its id.
+        remote: the address of the git remote, without a password.
+        base: the commit that the run starts from.
+    """
+
+    def __init__(self, places: Places, run: str, remote: str, base: str) -> None:
+        above = places.state / "pool"
+        name = hashlib.sha256(remote.encode()).hexdigest()[:20]
+        self.mirror = above / "mirrors" / f"{name}.git"
+        self.checkout = above / "checkouts" / run
+        self._recorders = above / "snapshots"
+        self._run = run
+        self._remote = remote
+        self._base = base
+
+    async def prepare(self) -> None:
+        """Fetch, and make the checkout of the run if it is not there. Raises TransportError."""
+        async with _Lock(self.mirror.with_suffix(".lock")):
+            await self._fetch_mirror()
+            if not (self.checkout / ".git" / "HEAD").exists():
+                await self._make_checkout()
+        await self.follow_branches()
+
+    async def _fetch_mirror(self) -> None:
+        if not (self.mirror / "HEAD").exists():
+            await asyncio.to_thread(make_private, self.mirror)
+            await self._git("init", "-q", "--bare", ".")
+            await self._git("config", "safe.bareRepository", "all")
+        await self._fetch(f"+{BRANCHES}*:{BRANCHES}*", name_reference(self._run, "base"))
+
+    async def _fetch(self, *wanted: str) -> None:
+        words = ("fetch", "-q", "--no-tags", "--no-write-fetch-head", "--", self._remote)
+        await self._git(*_QUIET, *words, *wanted)
+
+    async def _make_checkout(self) -> None:
+        """A checkout without a branch, so that every branch can follow the remote's."""
+        beside = self.checkout.with_name(f"{self.checkout.name}.new")
+        await asyncio.to_thread(make_private, beside.parent)
+        words = ("clone", "-q", "--shared", "--no-checkout", "--no-tags", "--", ".", str(beside))
+        if not beside.exists():
+            await self._git(*_QUIET, *words)
+        await self._git("-C", str(beside), *_QUIET, "checkout", "-q", "--detach", self._base)
+        await asyncio.to_thread(beside.rename, self.checkout)
+
+    async def follow_branches(self) -> None:
+        """Put the branches of the checkout where those of the mirror are."""
+        try:
+            await asyncio.to_thread(self._follow_branches)
+        except GitError as error:
+            raise TransportError(f"the checkout of the run cannot be used: {error}") from error
+
+    def _follow_branches(self) -> None:
+        here = expect_repository(str(self.checkout))
+        theirs = _read_mirror(self.mirror)
+        ours = list_references(here, BRANCHES)
+        updates = [
+            ReferenceUpdate(name=name, new=commit, old=ours.get(name))
+            for name, commit in theirs.items()
+            if ours.get(name) != commit
+        ]
+        if updates:
+            update_references(here, updates, reason="pool: follow the remote")
+
+    async def push_tree(self, worktree: str, session: str, reference: str) -> str:
+        """Push the files of a worktree, untracked ones too, to a reference; the commit.
+
+        Raises:
+            TransportError: they cannot be read or pushed.
+        """
+        try:
+            commit = await asyncio.to_thread(self._commit, worktree, session)
+        except GitError as error:
+            raise TransportError(f"{worktree!r} cannot be written down: {error}") from error
+        await self._push(commit, reference)
+        return commit
+
+    def _commit(self, worktree: str, session: str) -> str:
+        repository = expect_repository(worktree)
+        recorder = TreeRecorder(repository, self._recorders / session, borrows=False)
+        tree = recorder.take()
+        head = repository.ask(("rev-parse", "--verify", "HEAD")).data.decode().strip()
+        words = ("commit-tree", tree, "-p", head, "-m", f"pool: files of {session}")
+        made = repository.change(words, identity=find_identity(repository))
+        return made.data.decode().strip()
+
+    async def push_branch(self, branch: str) -> bool:
+        """Push a branch of the checkout as it is; False: the remote's went on, nothing changed.
+
+        Raises:
+            TransportError: it cannot be pushed at all.
+        """
+        here = await asyncio.to_thread(expect_repository, str(self.checkout))
+        commit = await asyncio.to_thread(read_reference, here, f"{BRANCHES}{branch}")
+        if commit is None:
+            raise TransportError(f"there is no branch {branch!r} to push")
+        try:
+            await self._push(commit, f"{BRANCHES}{branch}", force=False)
+        except TransportError:
+            before = (await asyncio.to_thread(_read_mirror, self.mirror)).get(f"{BRANCHES}{branch}")
+            await self.prepare()
+            after = (await asyncio.to_thread(_read_mirror, self.mirror)).get(f"{BRANCHES}{branch}")
+            if before == after:
+                raise
+            return False
+        return True
+
+    async def _push(self, commit: str, reference: str, *, force: bool = True) -> None:
+        sign = "+" if force else ""
+        words = ("push", "-q", "--porcelain", "--", self._remote, f"{sign}{commit}:{reference}")
+        objects = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(self.checkout / ".git" / "objects")}
+        await self._git(*_QUIET, *words, env=objects)
+
+    async def fetch_tree(self, reference: str) -> None:
+        """Fetch what another worker pushed. Raises TransportError."""
+        await self._fetch(reference)
+
+    async def _git(self, *words: str, env: dict[str, str] | None = None) -> str:
+        try:
+            return await run_own_program(
+                "git", words, cwd=str(self.mirror), seconds=_SECONDS, env=env
+            )
+        except PullRequestError as error:
+            raise TransportError(mask_secrets(str(error))) from error
+
+
+def _read_mirror(mirror: Path) -> dict[str, str]:
+    """The branches of the mirror; it is ours, and has no work tree to look at."""
+    view = GitRepository(
+        top=str(mirror), git_dir=str(mirror), common_dir=str(mirror), head="ref: refs/heads/none"
+    )
+    return list_references(view, BRANCHES)
+
+
+class _Lock:
+    """One process at a time changes a mirror; waits without blocking the loop."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._handle = -1
+
+    async def __aenter__(self) -> None:
+        await asyncio.to_thread(make_private, self._path.parent)
+        self._handle = await asyncio.to_thread(open_lock, self._path)
+        while True:
+            if await asyncio.to_thread(try_lock, self._handle):
+                return
+            await asyncio.sleep(0.05)
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(release_lock, self._handle)
