@@ -80,6 +80,18 @@ class Machine:
                 text=True,
             )
 
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """A command on this machine."""
+        return subprocess.run(
+            [str(SCRIPT), *words],
+            cwd=self.home,
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
     def end_worker(self, number: int = signal.SIGKILL) -> int:
         worker, self.worker = self.worker, None
         assert worker is not None
@@ -189,7 +201,9 @@ class PoolWorld:
     def end(self) -> None:
         for child in self._children:
             child.kill()
-            child.communicate()
+            child.wait()
+            assert child.stdout is not None
+            child.stdout.close()
         for machine in (*self.machines.values(), self.person):
             machine.end()
 

@@ -44,13 +44,12 @@ def test_workers_share_a_plan_and_a_person_answers_from_elsewhere(pool_world: Po
     (world.work / "work.toml").write_text(PLAN)
     child = world.start("plan", "run", "work.toml", "--pool", world.pool)
 
-    def list_inbox() -> dict[str, str]:
-        shown = world.run("--pool", world.pool, "inbox", "--json")
-        assert shown.returncode == 0, shown.stderr
-        return {one["permission"]["title"]: one["name"] for one in json.loads(shown.stdout)["inbox"]}
-
-    world.wait_until(lambda: len(list_inbox()) == 2)
-    waiting = list_inbox()
+    asked = "SELECT count(*) FROM quarterdeck.events WHERE kind = 'permission_asked'"
+    world.wait_until(lambda: world.read(asked) == [(2,)])
+    shown = world.run("--pool", world.pool, "inbox", "--json")
+    assert shown.returncode == 0, shown.stderr
+    items = json.loads(shown.stdout)["inbox"]
+    waiting = {one["permission"]["title"]: one["name"] for one in items}
     agents = json.loads(world.run("--pool", world.pool, "ps", "--json").stdout)["agents"]
     assert {one["name"] for one in agents if one["needs_person"]} == set(waiting.values())
     answered = world.run("--pool", world.pool, "answer", waiting["make"], "allow")

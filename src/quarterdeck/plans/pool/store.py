@@ -19,7 +19,7 @@ from ..workflow import Plain
 from .database import Connection, PoolDatabase
 from .errors import LeaseLostError
 
-__all__ = ["Lease", "PendingAnswer", "PoolStore", "PushedTree", "WorkerInfo"]
+__all__ = ["Lease", "PendingAnswer", "PoolStore", "PushedTree", "WorkerInfo", "fence"]
 
 _CLAIM_LOCK = "SELECT pg_advisory_xact_lock(7310)"
 """Claims are one after the other, so that what is leased can be counted."""
@@ -202,7 +202,7 @@ class PoolStore:
         """Give a task back; another worker may take it after the pause. Raises LeaseLostError."""
 
         async def write(connection: Connection) -> None:
-            await _fence(connection, lease)
+            await fence(connection, lease)
             await connection.execute(
                 "UPDATE quarterdeck.tasks SET state = 'ready', worker = NULL, failures = "
                 "failures + %s, not_before = now() + make_interval(secs => %s) "
@@ -219,7 +219,7 @@ class PoolStore:
         """
 
         async def write(connection: Connection) -> None:
-            await _fence(connection, lease)
+            await fence(connection, lease)
             # Ends of one run are one after the other, so that the last one is seen as such.
             words = "SELECT 1 FROM quarterdeck.runs WHERE id = %s FOR UPDATE"
             await connection.execute(words, (lease.run,))
@@ -245,7 +245,7 @@ class PoolStore:
 
     async def check(self, lease: Lease) -> None:
         """See that a lease is still held. Raises LeaseLostError."""
-        await self._database.run(lambda connection: _fence(connection, lease))
+        await self._database.run(lambda connection: fence(connection, lease))
 
     # Steps and progress
 
@@ -264,7 +264,7 @@ class PoolStore:
         data = msgspec.json.encode(result).decode()
 
         async def write(connection: Connection) -> None:
-            await _fence(connection, lease)
+            await fence(connection, lease)
             await connection.execute(
                 "INSERT INTO quarterdeck.steps (run, task, path, name, result, token, worker) "
                 "VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
@@ -291,7 +291,7 @@ class PoolStore:
         """Append to the progress, once for each key. Raises LeaseLostError."""
 
         async def write(connection: Connection) -> None:
-            await _fence(connection, lease)
+            await fence(connection, lease)
             await _note(connection, lease.run, entry)
 
         await self._database.run(write)
@@ -313,7 +313,7 @@ class PoolStore:
         about = (session, lease.run, lease.key, lease.worker, lease.token, name, info.decode())
 
         async def write(connection: Connection) -> None:
-            await _fence(connection, lease)
+            await fence(connection, lease)
             await connection.execute(_SESSION, about)
             if rows:
                 async with connection.cursor() as cursor:
@@ -339,7 +339,7 @@ class PoolStore:
         """The files of a contender are at the remote. Raises LeaseLostError."""
 
         async def write(connection: Connection) -> None:
-            await _fence(connection, lease)
+            await fence(connection, lease)
             await connection.execute(
                 "INSERT INTO quarterdeck.trees (run, task, contender, token, reference, commit_id) "
                 "VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (run, task, contender, token) "
@@ -408,7 +408,7 @@ class PoolStore:
         return await self._database.run(read)
 
 
-async def _fence(connection: Connection, lease: Lease) -> None:
+async def fence(connection: Connection, lease: Lease) -> None:
     """Hold the row of the task until the end of the transaction. Raises LeaseLostError."""
     words = (lease.run, lease.key, lease.token, lease.worker)
     row = await (await connection.execute(_FENCE, words)).fetchone()
