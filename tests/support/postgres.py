@@ -8,7 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -61,7 +61,7 @@ def _answers(port: int) -> bool:
 
 
 @contextmanager
-def run_postgres() -> Iterator[str]:
+def run_postgres() -> Generator[str]:
     """Run one; its URL without the database. Skips the test where there is none."""
     programs = _find_programs()
     folder = Path(tempfile.mkdtemp(prefix="quarterdeck-postgres-", dir="/tmp"))
