@@ -45,7 +45,7 @@ def worker(
 ) -> None:
     """Work on the tasks of a pool's plans, with the agents of this machine.
 
-    Whoever may write to the database of the pool can run commands here. SIGTERM drains: no more
+    Anyone who may write to the database of the pool can run commands here. SIGTERM drains: no more
     tasks are taken, those under way end. A second one gives them back at once. Needs the extra
     `pool`.
     """

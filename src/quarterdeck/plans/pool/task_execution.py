@@ -27,7 +27,7 @@ from ..task_end import TaskEnd
 from ..turn import SentPrompt, TurnResult, find_or_send
 from ..workflow import ChildHandle, Plain, TaskWorkflow, to_plain
 from .errors import LeaseLostError, PoolUnreachableError, TransportError
-from .event_shipping import EventShipping
+from .event_shipment import EventShipment
 from .pool_fleet import PoolFleet, describe_past
 from .store import Lease, PoolStore, PushedTree
 from .submission import PoolRun
@@ -123,7 +123,7 @@ class _Adoption:
         store: PoolStore,
         pool: PoolFleet,
         transport: PoolTransport,
-        shipping: EventShipping,
+        shipping: EventShipment,
     ) -> None:
         self.held = held
         self.fleet = fleet
@@ -217,12 +217,14 @@ class PoolTaskEnd(TaskEnd):
         transport = self._adoption.transport
         for _ in range(_PUSHES):
             try:
-                await transport.prepare()
-                if failure := await super().land(named, here):
-                    return failure
-                await self._adoption.held.insist(self._check_lease)
-                if await transport.push_branch(branch):
-                    return ""
+                async with transport.hold():
+                    await transport.refresh()
+                    await transport.add_branch(branch)
+                    if failure := await super().land(named, here):
+                        return failure
+                    await self._adoption.held.insist(self._check_lease)
+                    if await transport.push_branch(branch):
+                        return ""
             except TransportError as error:
                 return str(error)
         return f"others pushed to {branch!r} again and again; try again later"
@@ -385,7 +387,7 @@ class TaskExecution:
         store: PoolStore,
         pool: PoolFleet,
         transport: PoolTransport,
-        shipping: EventShipping,
+        shipping: EventShipment,
         places: Places,
     ) -> None:
         self._held = held

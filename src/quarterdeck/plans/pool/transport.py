@@ -7,6 +7,8 @@ of a run borrows the objects of the mirror, so that what is fetched is there at 
 
 import asyncio
 import hashlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from quarterdeck.config.places import Places, make_private
@@ -62,13 +64,31 @@ class PoolTransport:
         self._remote = remote
         self._base = base
 
+    def hold(self) -> "_Lock":
+        """Be the one that changes mirror and branches; for a landing until it is pushed."""
+        return _Lock(self.mirror.with_suffix(".lock"))
+
     async def prepare(self) -> None:
         """Fetch, and make the checkout of the run if it is not there. Raises TransportError."""
-        async with _Lock(self.mirror.with_suffix(".lock")):
-            await self._fetch_mirror()
-            if not (self.checkout / ".git" / "HEAD").exists():
-                await self._make_checkout()
-        await self.follow_branches()
+        async with self.hold():
+            await self.refresh()
+
+    async def refresh(self) -> None:
+        """As ``prepare``, for a caller that holds the lock."""
+        await self._fetch_mirror()
+        if not (self.checkout / ".git" / "HEAD").exists():
+            await self._make_checkout()
+        await self._use_checkout(self._follow_branches)
+
+    async def add_branch(self, branch: str) -> None:
+        """A branch that the remote does not have starts where the run does."""
+        await self._use_checkout(partial(self._add_branch, branch))
+
+    def _add_branch(self, branch: str) -> None:
+        here, name = expect_repository(str(self.checkout)), f"{BRANCHES}{branch}"
+        if read_reference(here, name) is None:
+            update = ReferenceUpdate(name=name, new=self._base)
+            update_references(here, [update], reason="pool: start a branch")
 
     async def _fetch_mirror(self) -> None:
         if not (self.mirror / "HEAD").exists():
@@ -91,14 +111,14 @@ class PoolTransport:
         await self._git("-C", str(beside), *_QUIET, "checkout", "-q", "--detach", self._base)
         await asyncio.to_thread(beside.rename, self.checkout)
 
-    async def follow_branches(self) -> None:
-        """Put the branches of the checkout where those of the mirror are."""
+    async def _use_checkout(self, work: Callable[[], None]) -> None:
         try:
-            await asyncio.to_thread(self._follow_branches)
+            await asyncio.to_thread(work)
         except GitError as error:
             raise TransportError(f"the checkout of the run cannot be used: {error}") from error
 
     def _follow_branches(self) -> None:
+        """Put the branches of the checkout where those of the mirror are."""
         here = expect_repository(str(self.checkout))
         theirs = _read_mirror(self.mirror)
         ours = list_references(here, BRANCHES)
@@ -135,6 +155,8 @@ class PoolTransport:
     async def push_branch(self, branch: str) -> bool:
         """Push a branch of the checkout as it is; False: the remote's went on, nothing changed.
 
+        The caller holds the lock since it changed the branch.
+
         Raises:
             TransportError: it cannot be pushed at all.
         """
@@ -146,7 +168,7 @@ class PoolTransport:
             await self._push(commit, f"{BRANCHES}{branch}", force=False)
         except TransportError:
             before = (await asyncio.to_thread(_read_mirror, self.mirror)).get(f"{BRANCHES}{branch}")
-            await self.prepare()
+            await self.refresh()
             after = (await asyncio.to_thread(_read_mirror, self.mirror)).get(f"{BRANCHES}{branch}")
             if before == after:
                 raise

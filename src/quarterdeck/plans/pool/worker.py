@@ -30,7 +30,7 @@ from ..progress import ProgressEntry
 from .address import PoolAddress
 from .database import PoolDatabase
 from .errors import LeaseLostError, PoolError, PoolUnreachableError
-from .event_shipping import EventShipping
+from .event_shipment import EventShipment
 from .pool_fleet import PoolFleet
 from .store import MOST_FAILURES, Lease, PendingAnswer, PoolStore, WorkerInfo
 from .submission import PoolRun, read_definition
@@ -137,7 +137,7 @@ class _Worker:
         self._beats = PoolStore(databases[1])
         """On a connection of its own: no long batch delays a heartbeat."""
         self._pool = PoolFleet.create(databases[0])
-        self._shipping = EventShipping(fleet, self._store)
+        self._shipping = EventShipment(fleet, self._store)
         self._held: dict[str, HeldLease] = {}
         self._work = BackgroundTasks()
         self._is_draining = asyncio.Event()

@@ -19,7 +19,7 @@ from ..turn import PATIENCE
 from .errors import LeaseLostError, PoolUnreachableError
 from .store import Lease, PoolStore
 
-__all__ = ["EventShipping"]
+__all__ = ["EventShipment"]
 
 _log = logging.getLogger(__name__)
 _PAGE = 500
@@ -39,7 +39,7 @@ class _ShippedSession:
         self.lock = asyncio.Lock()
 
 
-class EventShipping:
+class EventShipment:
     """Ships the sessions of one worker.
 
     Args:
