@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 
 from quarterdeck.config.places import Places
+from quarterdeck.fleet.api import AgentInfo
 from quarterdeck.plans.pool.address import PoolAddress
 from quarterdeck.plans.pool.database import Connection, PoolDatabase, create_tables
 from quarterdeck.plans.pool.store import Lease, PoolStore, WorkerInfo
@@ -28,7 +29,6 @@ from .table import Row, Table
 __all__ = ["run"]
 
 _CONNECTIONS = 8
-_INFO = b'{"session":"s","name":"a","agent":"codex","cwd":"/","state":"idle"}'
 _EVENTS_GOAL = 1_000.0
 """Events in a second: fifty agents with twenty messages each."""
 
@@ -125,6 +125,8 @@ def _store_steps(store: PoolStore, lease: Lease) -> Callable[[int], Awaitable[in
 def _ship(
     store: PoolStore, lease: Lease, session: str, batch: int
 ) -> Callable[[int], Awaitable[int]]:
+    info = AgentInfo(session=SessionId(session), name="a", agent="codex", cwd="/", state="running")
+
     async def write(number: int) -> int:
         records = [
             Record(
@@ -133,7 +135,7 @@ def _ship(
             )
             for place in range(batch)
         ]  # fmt: skip
-        await store.ship(lease, session, "a", _INFO, records)
+        await store.ship(lease, info, records)
         return batch
 
     return write

@@ -195,6 +195,9 @@ class PlanFields(Value, frozen=True, kw_only=True):
     remote: str | None = None
     """In a pool: the git remote by which files travel, by its name or address; without it,
     ``origin``."""
+    carry_ignored: bool = False
+    """In a pool: let the ignored files that ``.worktreeinclude`` lists travel too. They go through
+    the git remote, where everyone with access to it can read them: mind what is secret."""
     inputs: dict[str, InputFields] = field(default_factory=dict[str, InputFields])
     tasks: dict[str, TaskFields] = field(default_factory=dict[str, TaskFields])
 

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from quarterdeck.fleet.api import AgentInfo
 from quarterdeck.plans.pool.address import PoolAddress, find_pool_address
@@ -14,10 +14,12 @@ from quarterdeck.plans.pool.database import Connection, PoolDatabase, create_tab
 from quarterdeck.plans.pool.errors import (
     LeaseLostError,
     PoolAddressError,
+    PoolError,
     PoolUnreachableError,
     PoolUnsupportedError,
     PoolVersionError,
 )
+from quarterdeck.plans.pool.limits import LimitKind, PoolLimits
 from quarterdeck.plans.pool.pool_fleet import PoolFleet
 from quarterdeck.plans.pool.store import Lease, PoolStore, PushedTree, WorkerInfo, fence
 from quarterdeck.plans.progress import ProgressEntry
@@ -25,6 +27,7 @@ from quarterdeck.wire.content import text
 from quarterdeck.wire.events import MessageChunk
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
+from quarterdeck.wire.usage import Cost, TokenUsage
 
 ONE = WorkerInfo(id="w1", name="one", labels=("linux",), slots=2)
 TWO = WorkerInfo(id="w2", name="two", labels=("linux", "gpu"), slots=2)
@@ -76,25 +79,19 @@ def make_records(count: int, start: int = 1) -> list[Record]:
     ]
 
 
-INFO = msgspec.json.encode(
-    AgentInfo(
-        session=SessionId("ses_1"),
-        name="ann",
-        agent="codex",
-        cwd="/",
-        state="running",
-        is_live=True,
-    )
+INFO = AgentInfo(
+    session=SessionId("ses_1"), name="ann", agent="codex", cwd="/", state="running", is_live=True
 )
 
 
 def list_writes(store: PoolStore, lease: Lease) -> dict[str, Callable[[], Awaitable[object]]]:
     tree = PushedTree(contender="c", token=lease.token, reference="refs/x", commit="0" * 40)
+    info = replace(INFO, session=SessionId(f"ses_{lease.token}"))
     return {
         "check": lambda: store.check(lease),
         "step": lambda: store.store_step(lease, "t", f"step-{lease.token}", {"a": 1}),
-        "note": lambda: store.note(lease, msgspec.structs.replace(ENTRY, key=f"n{lease.token}")),
-        "ship": lambda: store.ship(lease, f"ses_{lease.token}", "ann", INFO, make_records(1)),
+        "note": lambda: store.note(lease, replace(ENTRY, key=f"n{lease.token}")),
+        "ship": lambda: store.ship(lease, info, make_records(1)),
         "tree": lambda: store.add_tree(lease, tree),
         "release": lambda: store.release(lease),
         "finish": lambda: store.finish(lease, "done", ENTRY),
@@ -186,7 +183,7 @@ async def test_records_are_shipped_once_and_read_as_they_were(database: PoolData
     lease = await store.claim(ONE, [], 60)
     assert lease is not None and await store.find_last("w1", "ses_1") == 0
     for page in (make_records(5), make_records(5), make_records(4, start=4)):
-        await store.ship(lease, "ses_1", "ann", INFO, page)
+        await store.ship(lease, INFO, page)
     assert await store.find_last("w1", "ses_1") == 7
     assert await fleet.read("ann", limit=100) == make_records(7)
     assert await fleet.read("ses_1", before=4, limit=2) == make_records(2, start=2)
@@ -250,3 +247,50 @@ def test_a_password_is_never_taken_from_the_command_line(tmp_path: Path):
             find_pool_address(given, {})
     with pytest.raises(PoolAddressError, match="does not have the form"):
         find_pool_address(None, {"QUARTERDECK_POOL": "mysql://h"})
+
+
+async def test_limits_of_vendors_labels_and_a_day_hold_back_what_is_not_begun(
+    database: PoolDatabase,
+):
+    store, limits = PoolStore(database), PoolLimits(database)
+    await add_run(database, {"a": ((), ()), "b": ((), ("gpu",)), "c": ((), ("gpu",))})
+    await execute(database, "UPDATE quarterdeck.tasks SET agents = '{codex}' WHERE key = 'a'")
+    await limits.set("vendor", "codex", 1)
+    await limits.set("label", "gpu", 1)
+    first = await store.claim(TWO, [], 60)
+    assert first is not None and first.key == "a"
+    second = await store.claim(TWO, [first], 60)
+    assert second is not None and second.key == "b"
+    other = replace(TWO, id="w3")
+    assert await store.claim(other, [], 60) is None  # c waits for the label
+    used = {(one.kind, one.name): (one.used, one.is_reached) for one in await limits.list_all()}
+    assert used == {("vendor", "codex"): (1.0, True), ("label", "gpu"): (1.0, True)}
+    # A worker that comes back has its own task again, whatever the limits say.
+    again = await store.claim(TWO, [second], 60)
+    assert again is not None and again.key == "a" and again.token == 2
+    await limits.set("label", "gpu", 2)
+    spent = replace(INFO, cost=Cost(amount=3.0, currency="USD"), usage=TokenUsage(input=4_000))
+    await store.ship(second, spent, [])
+    for name, most in (("usd", 3.0), ("ktok", 4.0)):
+        await limits.set("budget", name, most)
+        assert await store.claim(other, [], 60) is None
+        assert await limits.set("budget", name, None)
+    await limits.set("budget", "usd", 3.5)
+    third = await store.claim(other, [], 60)
+    assert third is not None and third.key == "c"
+    # What is begun is taken over even if the budget is spent by then.
+    await limits.set("budget", "usd", 0.0)
+    await execute(database, "UPDATE quarterdeck.tasks SET lease_until = now() - interval '1s'")
+    assert await store.claim(other, [], 60) is not None
+    assert not await limits.set("vendor", "nobody", None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "most"),
+    [("budget", "eur", 1.0), ("vendor", "codex", 1.5), ("label", " ", 1.0), ("vendor", "x", -1.0)],
+)
+async def test_what_is_no_limit_is_refused(
+    database: PoolDatabase, kind: LimitKind, name: str, most: float
+):
+    with pytest.raises(PoolError):
+        await PoolLimits(database).set(kind, name, most)

@@ -1,6 +1,8 @@
 """``worker`` and ``pool``: plans on many machines."""
 
 import asyncio
+import math
+from typing import Any
 
 import click
 
@@ -117,3 +119,68 @@ def workers(pool: str | None, as_json: bool) -> None:
     echo_lines(
         table(("NAME", "STATE", "SLOTS", "LABELS", "SEEN", "VERSION"), rows, terminal_width())
     )
+
+
+class _Most(click.ParamType[float]):
+    name = "number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Infinite for ``none``."""
+        if value == "none":
+            return math.inf
+        try:
+            return float(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a number nor `none`", param, ctx)
+
+
+@pool.command()
+@pool_option
+@click.argument("kind", type=click.Choice(("vendor", "label", "budget")))
+@click.argument("name")
+@click.argument("most", type=_Most(), metavar="NUMBER|none")
+def limit(pool: str | None, kind: str, name: str, most: float) -> None:
+    """Limit what a pool does: tasks with the agent NAME or the label NAME at a time, or the usd or
+    ktok that sessions of the last 24 hours may have used.
+
+    A limit holds back tasks that are not begun. `none` removes it.
+    """
+    from quarterdeck.plans.engine import check_engine
+
+    from ..command_io import with_pool
+
+    check_engine()
+    from quarterdeck.plans.pool.limits import PoolLimits
+
+    given = None if math.isinf(most) and most > 0 else most
+    set_ = with_pool(pool, lambda database: PoolLimits(database).set(kind, name, given))
+    if not set_:
+        write_notice(f"quarterdeck: there is no limit of {kind} {name}")
+
+
+@pool.command()
+@pool_option
+@as_json_option
+def limits(pool: str | None, as_json: bool) -> None:
+    """Show the limits of a pool and how far they are used."""
+    from quarterdeck.plans.engine import check_engine
+
+    from ..command_io import with_pool
+
+    check_engine()
+    from quarterdeck.plans.pool.limits import PoolLimits
+
+    found = with_pool(pool, lambda database: PoolLimits(database).list_all())
+    if as_json:
+        echo_json({"limits": found})
+        return
+    if not found:
+        echo("No limits; set one with `quarterdeck pool limit`.")
+        return
+    rows = [
+        (one.kind, one.name, f"{one.used:g}", f"{one.most:g}", "reached" if one.is_reached else "")
+        for one in found
+    ]
+    echo_lines(table(("KIND", "NAME", "USED", "MOST", ""), rows, terminal_width()))

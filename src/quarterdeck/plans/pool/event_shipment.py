@@ -8,8 +8,6 @@ import asyncio
 import logging
 from contextlib import aclosing
 
-import msgspec
-
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.errors import FleetError, NoHostError
 from quarterdeck.wire.errors import LinkError
@@ -126,9 +124,7 @@ class EventShipment:
             while True:
                 page = await self._fleet.read(found.session, after=found.last, limit=_PAGE)
                 info = await self._fleet.agent(found.session)
-                await self._store.ship(
-                    found.lease, found.session, info.name, msgspec.json.encode(info), page
-                )
+                await self._store.ship(found.lease, info, page)
                 self.shipped += len(page)
                 if page:
                     found.last = page[-1].seq

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec import Struct, field
 
+from quarterdeck.fleet.api import AgentInfo
 from quarterdeck.version import __version__
 from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.record import Record, encode_record, event_type
@@ -18,15 +19,18 @@ from ..progress import ProgressEntry
 from ..workflow import Plain
 from .database import Connection, PoolDatabase
 from .errors import LeaseLostError
+from .limits import SATURATED
 
 __all__ = ["Lease", "PendingAnswer", "PoolStore", "PushedTree", "WorkerInfo", "fence"]
 
 _CLAIM_LOCK = "SELECT pg_advisory_xact_lock(7310)"
 """Claims are one after the other, so that what is leased can be counted."""
-_CLAIM = """
-    WITH free AS (
+_CLAIM = f"""
+    WITH saturated AS MATERIALIZED ({SATURATED}),
+    free AS (
         SELECT t.run, t.key FROM quarterdeck.tasks t
         JOIN quarterdeck.runs r ON r.id = t.run
+        CROSS JOIN saturated
         WHERE r.state = 'running' AND t.labels <@ %(labels)s
         AND t.state IN ('ready', 'leased') AND t.not_before <= now()
         AND (t.state = 'ready' OR t.lease_until < now()
@@ -35,6 +39,9 @@ _CLAIM = """
             SELECT count(*) FROM quarterdeck.tasks o WHERE o.run = t.run AND o.key <> t.key
             AND o.state = 'leased' AND o.lease_until >= now()
         )
+        AND (t.state = 'leased' AND t.lease_until >= now()
+            OR NOT (t.agents && saturated.agents OR t.labels && saturated.labels
+                OR saturated.is_spent AND t.token = 0))
         ORDER BY (t.worker IS NOT DISTINCT FROM %(worker)s) DESC, r.created, t.place
         LIMIT 1 FOR UPDATE OF t SKIP LOCKED
     )
@@ -70,10 +77,12 @@ _EVENT = """
     VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
 """
 _SESSION = """
-    INSERT INTO quarterdeck.sessions (session, run, task, worker, token, name, info)
-    VALUES (%s, %s, %s, %s, %s, %s, %s)
+    INSERT INTO quarterdeck.sessions
+        (session, run, task, worker, token, name, info, cost, tokens)
+    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
     ON CONFLICT (session) DO UPDATE
-    SET token = EXCLUDED.token, info = EXCLUDED.info, name = EXCLUDED.name, updated = now()
+    SET token = EXCLUDED.token, info = EXCLUDED.info, name = EXCLUDED.name, updated = now(),
+        cost = EXCLUDED.cost, tokens = EXCLUDED.tokens
 """
 MOST_FAILURES = 5
 """How often workers may give a task back because of an error of theirs."""
@@ -116,6 +125,8 @@ class PushedTree(Struct, frozen=True, kw_only=True):
     token: int
     reference: str
     commit: str
+    included: str = ""
+    """The commit with the ignored files that travel; empty: none."""
 
 
 class PendingAnswer(Struct, frozen=True, kw_only=True):
@@ -131,7 +142,7 @@ class PoolStore:
     """The statements of workers."""
 
     def __init__(self, database: PoolDatabase) -> None:
-        self._database = database
+        self.database = self._database = database
 
     # Workers and leases
 
@@ -298,10 +309,9 @@ class PoolStore:
 
     # Sessions, events, files, answers
 
-    async def ship(
-        self, lease: Lease, session: str, name: str, info: bytes, records: Sequence[Record]
-    ) -> None:
+    async def ship(self, lease: Lease, info: AgentInfo, records: Sequence[Record]) -> None:
         """Add records of a session, each once, and what is known of it. Raises LeaseLostError."""
+        session = info.session
         rows = [
             (
                 *(lease.worker, session, record.seq, event_type(record.event)),
@@ -310,7 +320,11 @@ class PoolStore:
             )
             for record in records
         ]
-        about = (session, lease.run, lease.key, lease.worker, lease.token, name, info.decode())
+        spent = info.cost.amount if info.cost and info.cost.currency == "USD" else 0.0
+        about = (
+            *(session, lease.run, lease.key, lease.worker, lease.token, info.name),
+            *(msgspec.json.encode(info).decode(), spent, info.usage.total),
+        )
 
         async def write(connection: Connection) -> None:
             await fence(connection, lease)
@@ -341,10 +355,14 @@ class PoolStore:
         async def write(connection: Connection) -> None:
             await fence(connection, lease)
             await connection.execute(
-                "INSERT INTO quarterdeck.trees (run, task, contender, token, reference, commit_id) "
-                "VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (run, task, contender, token) "
-                "DO UPDATE SET commit_id = EXCLUDED.commit_id",
-                (lease.run, lease.key, tree.contender, lease.token, tree.reference, tree.commit),
+                "INSERT INTO quarterdeck.trees "
+                "(run, task, contender, token, reference, commit_id, included) "
+                "VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (run, task, contender, token) "
+                "DO UPDATE SET commit_id = EXCLUDED.commit_id, included = EXCLUDED.included",
+                (
+                    *(lease.run, lease.key, tree.contender, lease.token),
+                    *(tree.reference, tree.commit, tree.included),
+                ),
             )
 
         await self._database.run(write)
@@ -354,15 +372,18 @@ class PoolStore:
 
         async def read(connection: Connection) -> PushedTree | None:
             rows = await connection.execute(
-                "SELECT token, reference, commit_id FROM quarterdeck.trees WHERE run = %s "
-                "AND task = %s AND contender = %s ORDER BY token DESC LIMIT 1",
+                "SELECT token, reference, commit_id, included FROM quarterdeck.trees "
+                "WHERE run = %s AND task = %s AND contender = %s ORDER BY token DESC LIMIT 1",
                 (lease.run, lease.key, contender),
             )
             row = await rows.fetchone()
             if row is None:
                 return None
-            token, reference, commit = row
-            return PushedTree(contender=contender, token=token, reference=reference, commit=commit)
+            token, reference, commit, included = row
+            return PushedTree(
+                contender=contender, token=token, reference=reference, commit=commit,
+                included=included,
+            )  # fmt: skip
 
         return await self._database.run(read)
 

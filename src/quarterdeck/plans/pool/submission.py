@@ -3,6 +3,7 @@
 import asyncio
 import getpass
 import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from ..schema import PlanFields
 from .database import Connection, PoolDatabase
 from .errors import PoolError, TransportError
 from .store import PoolStore, WorkerInfo
-from .transport import name_reference
+from .transport import commit_included, name_reference
 
 __all__ = ["PoolRun", "PoolRuns", "RunDefinition"]
 
@@ -52,6 +53,8 @@ class RunDefinition(Value, frozen=True, kw_only=True):
     """The commit that tasks start from, at the remote below ``refs/quarterdeck/pool``."""
     branch: str = ""
     """Where work is landed, unless a task says otherwise."""
+    included: str = ""
+    """The commit with the ignored files that worktrees start with; empty: none."""
 
 
 class PoolRun(PlanRun):
@@ -128,7 +131,7 @@ class PoolRuns:
             created=read_wall_clock(),
         )
         definition = await asyncio.to_thread(_define, plan, info)
-        await _push_base(definition, plan.directory)
+        await _push_start(definition, plan.directory)
         await self._database.run(lambda connection: _insert(connection, definition, tasks))
         return await self.find(info.name)
 
@@ -266,8 +269,13 @@ def _define(plan: CheckedPlan, info: RunInfo) -> RunDefinition:
         file = plan.path.resolve().relative_to(Path(repository.top).resolve())
     except ValueError as error:
         raise TransportError(f"the plan must be in the repository {repository.top!r}") from error
+    included = ""
+    if plan.fields.carry_ignored:
+        with tempfile.TemporaryDirectory(prefix="quarterdeck-included-") as folder:
+            included = commit_included(repository.top, Path(folder))
     return RunDefinition(
         info=info,
+        included=included,
         text=plan.text,
         fields=plan.fields,
         prompts=dict(plan.prompts),
@@ -278,9 +286,11 @@ def _define(plan: CheckedPlan, info: RunInfo) -> RunDefinition:
     )
 
 
-async def _push_base(definition: RunDefinition, directory: Path) -> None:
-    reference = name_reference(definition.info.id, "base")
-    words = ("push", "-q", "--porcelain", "--", definition.remote, f"{definition.base}:{reference}")
+async def _push_start(definition: RunDefinition, directory: Path) -> None:
+    pairs = [f"{definition.base}:{name_reference(definition.info.id, 'base')}"]
+    if definition.included:
+        pairs.append(f"{definition.included}:{name_reference(definition.info.id, 'included')}")
+    words = ("push", "-q", "--porcelain", "--", definition.remote, *pairs)
     try:
         await run_own_program("git", words, cwd=str(directory))
     except PullRequestError as error:
@@ -304,14 +314,15 @@ async def _insert(
     rows = [
         (
             *(info.id, key, place, list(task.needs), list(task.fields.labels)),
+            sorted({one.agent for one in task.contenders}),
             "waiting" if task.needs else "ready",
         )
         for place, (key, task) in enumerate(tasks.items())
     ]
     async with connection.cursor() as cursor:
         await cursor.executemany(
-            "INSERT INTO quarterdeck.tasks (run, key, place, needs, labels, state) "
-            "VALUES (%s, %s, %s, %s, %s, %s)",
+            "INSERT INTO quarterdeck.tasks (run, key, place, needs, labels, agents, state) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s)",
             rows,
         )
     entry = ProgressEntry(

@@ -36,6 +36,7 @@ CREATE TABLE quarterdeck.tasks (
     place integer NOT NULL,
     needs text[] NOT NULL,
     labels text[] NOT NULL,
+    agents text[] NOT NULL DEFAULT '{}',
     state text NOT NULL CHECK (state IN ('waiting', 'ready', 'leased', 'ended')),
     outcome text NOT NULL DEFAULT '',
     worker text,
@@ -46,6 +47,15 @@ CREATE TABLE quarterdeck.tasks (
     PRIMARY KEY (run, key)
 );
 CREATE INDEX tasks_open ON quarterdeck.tasks (run, place) WHERE state IN ('ready', 'leased');
+CREATE INDEX tasks_leased ON quarterdeck.tasks (lease_until) WHERE state = 'leased';
+
+-- How many tasks with an agent or a label at a time, and what a day may cost.
+CREATE TABLE quarterdeck.limits (
+    kind text NOT NULL CHECK (kind IN ('vendor', 'label', 'budget')),
+    name text NOT NULL,
+    most double precision NOT NULL,
+    PRIMARY KEY (kind, name)
+);
 
 -- What a task's workflow has done: a step that is here is not done again, by whichever worker.
 CREATE TABLE quarterdeck.steps (
@@ -77,7 +87,32 @@ CREATE TABLE quarterdeck.trees (
     token bigint NOT NULL,
     reference text NOT NULL,
     commit_id text NOT NULL,
+    included text NOT NULL DEFAULT '',
     PRIMARY KEY (run, task, contender, token),
+    FOREIGN KEY (run, task) REFERENCES quarterdeck.tasks ON DELETE CASCADE
+);
+
+-- The files in which a vendor keeps the session of a contender, as they were after its last whole
+-- turn, in pieces as they grew; secrets are masked.
+CREATE TABLE quarterdeck.carried (
+    run text NOT NULL,
+    task text NOT NULL,
+    contender text NOT NULL,
+    token bigint NOT NULL,
+    agent text NOT NULL,
+    agent_session text NOT NULL,
+    PRIMARY KEY (run, task, contender, token),
+    FOREIGN KEY (run, task) REFERENCES quarterdeck.tasks ON DELETE CASCADE
+);
+CREATE TABLE quarterdeck.session_files (
+    run text NOT NULL,
+    task text NOT NULL,
+    contender text NOT NULL,
+    token bigint NOT NULL,
+    name text NOT NULL,
+    position bigint NOT NULL,
+    data bytea NOT NULL,
+    PRIMARY KEY (run, task, contender, token, name, position),
     FOREIGN KEY (run, task) REFERENCES quarterdeck.tasks ON DELETE CASCADE
 );
 
@@ -89,11 +124,14 @@ CREATE TABLE quarterdeck.sessions (
     token bigint NOT NULL,
     name text NOT NULL,
     info text NOT NULL,
+    cost double precision NOT NULL DEFAULT 0,
+    tokens bigint NOT NULL DEFAULT 0,
     updated timestamptz NOT NULL DEFAULT now(),
     FOREIGN KEY (run, task) REFERENCES quarterdeck.tasks ON DELETE CASCADE
 );
 CREATE INDEX sessions_task ON quarterdeck.sessions (run, task);
 CREATE INDEX sessions_name ON quarterdeck.sessions (name);
+CREATE INDEX sessions_updated ON quarterdeck.sessions (updated);
 
 -- The records of the workers' logs; seq is that of the worker's log.
 CREATE TABLE quarterdeck.events (

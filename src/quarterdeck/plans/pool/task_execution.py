@@ -1,7 +1,7 @@
 """One task of a pool on one worker: its steps are in the pool, its agents on this machine.
 
 A task that another worker had begun goes on here. What is done is in the pool; the files are at the
-git remote as they were after the last turn; the conversation is handed over as text.
+git remote as they were after the last turn; the session is resumed, or handed over as text.
 """
 
 import asyncio
@@ -13,70 +13,31 @@ import msgspec
 from msgspec.structs import replace
 
 from quarterdeck.config.places import Places
-from quarterdeck.fleet.api import AgentInfo, SpawnOptions
 from quarterdeck.fleet.client import HostClient
-from quarterdeck.fleet.errors import NoSuchAgentError
 from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.tasks import BackgroundTasks
 
-from ..conduct import AttemptResult, PlanConduct, TaskBrief, make_agent_name, make_retry, make_spawn
+from ..conduct import AttemptResult, PlanConduct, TaskBrief, make_retry
 from ..gate import GateAnswer
 from ..plan import Contender, PlannedTask
 from ..progress import CheckOutcome, ContenderReport, EntryKind, ProgressEntry, ProgressLog
 from ..task_end import TaskEnd
 from ..turn import SentPrompt, TurnResult, find_or_send
 from ..workflow import ChildHandle, Plain, TaskWorkflow, to_plain
-from .errors import LeaseLostError, PoolUnreachableError, TransportError
+from .adoption import Adoption, HeldLease
+from .errors import LeaseLostError, TransportError
 from .event_shipment import EventShipment
-from .pool_fleet import PoolFleet, describe_past
-from .store import Lease, PoolStore, PushedTree
+from .pool_fleet import PoolFleet
+from .store import PoolStore
 from .submission import PoolRun
-from .transport import PoolTransport, name_reference
+from .transport import PoolTransport
 
-__all__ = ["HeldLease", "TaskExecution"]
+__all__ = ["TaskExecution"]
 
 _PATH: ContextVar[tuple[str, ...]] = ContextVar("path")
-_RETRY_SECONDS = 0.5
 _PUSHES = 5
 _SHIPPED_BEFORE = frozenset({"wait", "wait again", "wait gate", "end"})
 """Steps whose result is stored only once the pool has all that was said before."""
-
-
-class HeldLease:
-    """A lease and when it ends, by this machine's monotonic clock, if it is not renewed.
-
-    The clock begins before the database's does, so that it is over here first.
-    """
-
-    def __init__(self, lease: Lease, deadline: float) -> None:
-        self.lease = lease
-        self.deadline = deadline
-        self.lost = asyncio.Event()
-        self.reason = ""
-
-    def lose(self, reason: str) -> None:
-        """Nothing that is written from now on counts."""
-        self.reason = self.reason or reason
-        self.lost.set()
-
-    async def insist(self, write: Callable[[], Any]) -> Any:
-        """Do something at the pool, again and again while the database is gone.
-
-        Raises:
-            LeaseLostError: another worker has the task, or may have it.
-        """
-        while True:
-            if self.lost.is_set():
-                raise LeaseLostError(self.lease.run, self.lease.key, self.reason)
-            try:
-                return await write()
-            except PoolUnreachableError as error:
-                if asyncio.get_running_loop().time() > self.deadline:
-                    self.lose(str(error))
-                await asyncio.sleep(_RETRY_SECONDS)
-            except LeaseLostError as error:
-                self.lose(str(error))
-                raise
 
 
 class _PoolProgress(ProgressLog):
@@ -104,94 +65,13 @@ class _PoolProgress(ProgressLog):
         return True
 
 
-class _Adoption:
-    """Agents of other workers, brought to this machine.
-
-    Args:
-        held: the task.
-        fleet: of this machine.
-        store: of the pool.
-        pool: what the pool knows of other workers' sessions.
-        transport: of the run.
-        shipping: of this worker.
-    """
-
-    def __init__(
-        self,
-        held: HeldLease,
-        fleet: HostClient,
-        store: PoolStore,
-        pool: PoolFleet,
-        transport: PoolTransport,
-        shipping: EventShipment,
-    ) -> None:
-        self.held = held
-        self.fleet = fleet
-        self.store = store
-        self.transport = transport
-        self.shipping = shipping
-        self._pool = pool
-        self._locks: dict[str, asyncio.Lock] = {}
-
-    async def is_here(self, session: str) -> bool:
-        """Whether an agent is of this machine; then the pool gets what it says."""
-        try:
-            await self.fleet.agent(session)
-        except NoSuchAgentError:
-            return False
-        await self.shipping.watch(self.held.lease, session)
-        return True
-
-    async def adopt(
-        self, run: str, brief: TaskBrief, contender: Contender, session: str
-    ) -> AgentInfo:
-        """An agent here with the files of one elsewhere; it has said nothing yet."""
-        lease = self.held.lease
-        name = f"{make_agent_name(run, lease.key, contender.name)}-{lease.token}"
-        async with self._locks.setdefault(name, asyncio.Lock()):
-            try:
-                info = await self.fleet.agent(name)
-            except NoSuchAgentError:
-                request = await self._make_request(run, brief, contender)
-                info = await self.fleet.spawn(replace(request, name=name, prompt=None))
-        await self.shipping.watch(lease, info.session)
-        return info
-
-    async def _make_request(self, run: str, brief: TaskBrief, contender: Contender) -> SpawnOptions:
-        request = make_spawn(run, brief, contender)
-        tree = await self.held.insist(lambda: self.store.find_tree(self.held.lease, contender.name))
-        if tree is None or request.options.worktree is None or request.options.worktree.is_off:
-            return request
-        await self.transport.fetch_tree(tree.reference)
-        worktree = replace(request.options.worktree, base=tree.commit)
-        return replace(request, options=replace(request.options, worktree=worktree))
-
-    async def describe_past(self, session: str, words: str) -> str:
-        """A prompt that begins with what was said elsewhere."""
-        past = await self.held.insist(lambda: describe_past(self._pool, session))
-        return f"{past}\n\n{words}" if past else words
-
-    async def push_files(self, contender: str, session: str) -> None:
-        """Push the files of an agent as they are now. Raises TransportError, LeaseLostError."""
-        info = await self.fleet.agent(session)
-        if info.worktree is None:
-            return
-        lease = self.held.lease
-        reference = name_reference(lease.run, lease.key, contender, str(lease.token))
-        commit = await self.transport.push_tree(info.worktree.path, session, reference)
-        tree = PushedTree(
-            contender=contender, token=lease.token, reference=reference, commit=commit
-        )
-        await self.held.insist(lambda: self.store.add_tree(lease, tree))
-
-
 class PoolTaskEnd(TaskEnd):
     """Ends tasks on this machine: lands on branches of the remote."""
 
     def __init__(
         self,
         run: PoolRun,
-        adoption: _Adoption,
+        adoption: Adoption,
         places: Places,
         note: Any,
         abort: Any,
@@ -239,7 +119,7 @@ class PoolConduct(PlanConduct):
     """Carries out the steps of one task; agents that are elsewhere are brought here first."""
 
     def __init__(
-        self, run: PoolRun, progress: ProgressLog, adoption: _Adoption, places: Places
+        self, run: PoolRun, progress: ProgressLog, adoption: Adoption, places: Places
     ) -> None:
         super().__init__(run, progress, adoption.fleet, places)
         self._adoption = adoption
@@ -280,7 +160,7 @@ class PoolConduct(PlanConduct):
         result = await super().wait_turn(key, sent, after)
         if result.stop == "end_turn":
             contender = self._contenders.get(sent.session) or self._find_contender(key, sent)
-            await self._adoption.push_files(contender, sent.session)
+            await self._adoption.store_turn(contender, sent.session)
         return result
 
     def _find_contender(self, key: str, sent: SentPrompt) -> str:
@@ -323,9 +203,9 @@ class PoolConduct(PlanConduct):
         self, brief: TaskBrief, contender: Contender, session: str, words: str
     ) -> SentPrompt:
         """Send a prompt of a session that is elsewhere to an agent of this machine."""
-        info = await self._adoption.adopt(self.run.info.id, brief, contender, session)
-        prompt = await self._adoption.describe_past(session, words)
-        return await find_or_send(self._adoption.fleet, info.session, 0, prompt)
+        adopted = await self._adoption.adopt(self.run.info.id, brief, contender)
+        prompt = await self._adoption.make_prompt(adopted, session, words)
+        return await find_or_send(self._adoption.fleet, adopted.info.session, 0, prompt)
 
     async def run_task_check(
         self, brief: TaskBrief, contender: Contender, attempt: int, sent: SentPrompt, number: int
@@ -355,7 +235,8 @@ class PoolConduct(PlanConduct):
     async def _find_here(self, brief: TaskBrief, contender: Contender, session: str) -> str:
         if await self._adoption.is_here(session):
             return session
-        return (await self._adoption.adopt(self.run.info.id, brief, contender, session)).session
+        adopted = await self._adoption.adopt(self.run.info.id, brief, contender)
+        return adopted.info.session
 
     async def _localize(self, key: str, report: ContenderReport) -> ContenderReport:
         brief = self._briefs[key]
@@ -395,7 +276,10 @@ class TaskExecution:
         self._store = store
         self._shipping = shipping
         self._places = places
-        self._adoption = _Adoption(held, fleet, store, pool, transport, shipping)
+        self._adoption = Adoption(
+            *(held, fleet, store, pool, transport, shipping, places),
+            carries_ignored=run.definition.fields.carry_ignored,
+        )
         self._stored: dict[tuple[str, str], Plain] = {}
         self._children = BackgroundTasks()
         self._conduct: PoolConduct

@@ -5,15 +5,23 @@ of a checkout that agents work in are never read by a git with the person's cred
 of a run borrows the objects of the mirror, so that what is fetched is there at once.
 """
 
+# Names may be no text, and are joined as they are.
+# ruff: noqa: PTH114, PTH118
+
 import asyncio
 import hashlib
+import os
+import shutil
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from quarterdeck.config.places import Places, make_private
 from quarterdeck.fleet.landing.pull_request import PullRequestError, run_own_program
+from quarterdeck.fleet.worktrees.includes import list_included
 from quarterdeck.system.errors import GitError
+from quarterdeck.system.file_copy import TreeCopier
 from quarterdeck.system.git.references import (
     BRANCHES,
     OWN_REFERENCES,
@@ -33,7 +41,7 @@ from quarterdeck.wire.redaction import mask_secrets
 
 from .errors import TransportError
 
-__all__ = ["PoolTransport", "name_reference"]
+__all__ = ["PoolTransport", "commit_included", "name_reference"]
 
 _SECONDS = 600.0
 _QUIET = ("-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", "-c", "maintenance.auto=false")
@@ -52,9 +60,12 @@ class PoolTransport:
         run: its id.
         remote: the address of the git remote, without a password.
         base: the commit that the run starts from.
+        included: the commit with the ignored files that it starts with; empty: none.
     """
 
-    def __init__(self, places: Places, run: str, remote: str, base: str) -> None:
+    def __init__(
+        self, places: Places, run: str, remote: str, base: str, included: str = ""
+    ) -> None:
         above = places.state / "pool"
         name = hashlib.sha256(remote.encode()).hexdigest()[:20]
         self.mirror = above / "mirrors" / f"{name}.git"
@@ -63,6 +74,7 @@ class PoolTransport:
         self._run = run
         self._remote = remote
         self._base = base
+        self._included = included
 
     def hold(self) -> "_Lock":
         """Be the one that changes mirror and branches; for a landing until it is pushed."""
@@ -109,6 +121,9 @@ class PoolTransport:
         if not beside.exists():
             await self._git(*_QUIET, *words)
         await self._git("-C", str(beside), *_QUIET, "checkout", "-q", "--detach", self._base)
+        if self._included:
+            reference = name_reference(self._run, "included")
+            await self.fetch_included(reference, self._included, str(beside))
         await asyncio.to_thread(beside.rename, self.checkout)
 
     async def _use_checkout(self, work: Callable[[], None]) -> None:
@@ -142,6 +157,43 @@ class PoolTransport:
             raise TransportError(f"{worktree!r} cannot be written down: {error}") from error
         await self._push(commit, reference)
         return commit
+
+    async def push_included(self, worktree: str, session: str, reference: str) -> str:
+        """Push the ignored files of a worktree that its list names; empty: there are none.
+
+        Raises:
+            TransportError: they cannot be read or pushed.
+        """
+        recorders = self._recorders / f"{session}-included"
+        try:
+            commit = await asyncio.to_thread(commit_included, worktree, recorders)
+        except GitError as error:
+            raise TransportError(
+                f"ignored files of {worktree!r} cannot be read: {error}"
+            ) from error
+        if commit:
+            await self._push(commit, reference)
+        return commit
+
+    async def fetch_included(self, reference: str, commit: str, directory: str) -> None:
+        """Write the ignored files of a commit into a directory; those that are there are replaced.
+
+        No link is followed. Raises TransportError.
+        """
+        await self._fetch(reference)
+        folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="quarterdeck-included-"))
+        try:
+            files = folder / "files"
+            files.mkdir()
+            env = {"GIT_INDEX_FILE": str(folder / "index"), "GIT_WORK_TREE": str(files)}
+            plain = ("-c", "core.autocrlf=false", *_QUIET)
+            await self._git(*plain, "read-tree", f"{commit}^{{tree}}", env=env)
+            await self._git(*plain, "checkout-index", "-q", "-a", "-f", env=env)
+            await asyncio.to_thread(_copy_all, str(files), directory)
+        except OSError as error:
+            raise TransportError(f"ignored files cannot be written here: {error}") from error
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder, True)
 
     def _commit(self, worktree: str, session: str) -> str:
         repository = expect_repository(worktree)
@@ -192,6 +244,34 @@ class PoolTransport:
             )
         except PullRequestError as error:
             raise TransportError(mask_secrets(str(error))) from error
+
+
+def commit_included(worktree: str, directory: Path) -> str:
+    """A commit, without a parent, of the ignored files that a worktree's list names; empty: none.
+
+    ``directory``: of ours. Blocks. Raises GitError.
+    """
+    repository = expect_repository(worktree)
+    names = list_included(repository)
+    if not names:
+        return ""
+    recorder = TreeRecorder(repository, directory, borrows=False)
+    recorder.empty()
+    recorder.run("update-index", "--add", "-z", "--stdin", given=b"\0".join(names), more=_SECONDS)
+    tree = recorder.run("write-tree").decode().strip()
+    words = ("commit-tree", tree, "-m", "pool: ignored files")
+    made = repository.change(words, identity=find_identity(repository))
+    return made.data.decode().strip()
+
+
+def _copy_all(source: str, target: str) -> None:
+    top = os.fsencode(source)
+    names = [
+        os.path.relpath(os.path.join(folder, name), top)
+        for folder, folders, files in os.walk(top)
+        for name in (*files, *(one for one in folders if os.path.islink(os.path.join(folder, one))))
+    ]
+    TreeCopier(source, target, replaces=True).copy(names)
 
 
 def _read_mirror(mirror: Path) -> dict[str, str]:

@@ -28,13 +28,14 @@ from quarterdeck.wire.tasks import BackgroundTasks, race_tasks
 
 from ..progress import ProgressEntry
 from .address import PoolAddress
+from .adoption import HeldLease
 from .database import PoolDatabase
 from .errors import LeaseLostError, PoolError, PoolUnreachableError
 from .event_shipment import EventShipment
 from .pool_fleet import PoolFleet
 from .store import MOST_FAILURES, Lease, PendingAnswer, PoolStore, WorkerInfo
 from .submission import PoolRun, read_definition
-from .task_execution import HeldLease, TaskExecution
+from .task_execution import TaskExecution
 from .transport import PoolTransport
 
 __all__ = ["WorkerOptions", "run_worker"]
@@ -238,7 +239,9 @@ class _Worker:
     async def _run_task(self, held: HeldLease) -> str:
         definition = read_definition(held.lease.definition)
         run_id = definition.info.id
-        transport = PoolTransport(self._places, run_id, definition.remote, definition.base)
+        transport = PoolTransport(
+            self._places, run_id, definition.remote, definition.base, definition.included
+        )
         run = PoolRun(definition, transport.checkout)
         execution = TaskExecution(
             *(held, run, self._fleet, self._store, self._pool),
