@@ -15,6 +15,7 @@ from .remote.host_option import find_remote, resolve_remote
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.client import HostClient
+    from quarterdeck.plans.pool.address import PoolAddress
     from quarterdeck.plans.pool.database import PoolDatabase
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "chosen_pool",
     "echo_json",
     "echo_lines",
+    "find_pool",
     "plain_json",
     "read_given_text",
     "resolve_directory",
@@ -57,19 +59,33 @@ chosen_pool = _ChosenPool()
 """What `quarterdeck --pool` says: its commands are about the agents of a pool then."""
 
 
+def find_pool(given: str | None) -> "PoolAddress":
+    """The address of a pool: what is given, or the default one.
+
+    Raises:
+        PoolError: it cannot be used, or there is none.
+    """
+    from quarterdeck.plans.engine import check_engine
+
+    check_engine()
+    from quarterdeck.config.loader import load_config
+    from quarterdeck.config.places import Places
+    from quarterdeck.plans.pool.address import find_pool_address
+
+    # Your own file alone: a project must not choose where commands go.
+    return find_pool_address(
+        given, setting=lambda: load_config(Places.find(), environ={}).settings.pool
+    )
+
+
 def with_pool(url: str | None, work: "Callable[[PoolDatabase], Awaitable[T]]") -> T:
     """Do some work with a pool; None: the default one.
 
     Raises:
         PoolError: it cannot be found or reached, or it refuses.
     """
-    from quarterdeck.plans.engine import check_engine
-
-    check_engine()
-    from quarterdeck.plans.pool.address import find_pool_address
+    address = find_pool(url)
     from quarterdeck.plans.pool.database import PoolDatabase
-
-    address = find_pool_address(url)
 
     async def run() -> T:
         async with PoolDatabase.open(address, "quarterdeck cli") as database:

@@ -189,7 +189,8 @@ COMMANDS = {
 @click.option(
     "--pool",
     metavar="URL",
-    help="Let ps, inbox, answer, logs and wait be about the agents of a pool; see `pool --help`.",
+    help="Let ps, inbox, answer, attach, logs, wait, search, usage, diff and review be about the "
+    "agents of a pool: a URL, a file with one, or `default`; see `pool --help`.",
 )
 @click.pass_context
 def root(
@@ -221,7 +222,9 @@ def root(
             raise click.exceptions.Exit(code)
 
 
-_OF_POOLS = frozenset({"ps", "inbox", "answer", "logs", "wait"})
+_OF_POOLS = frozenset(
+    {"ps", "inbox", "answer", "attach", "logs", "wait", "search", "usage", "diff", "review"}
+)
 """Commands that can be about the agents of a pool."""
 
 

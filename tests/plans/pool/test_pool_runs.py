@@ -1,6 +1,7 @@
 """Plans run by workers on several machines: separate homes, clones and hosts."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,28 @@ prompt = "$ echo never >> $COUNT"
 prompt = "$ true"
 gate = true
 """
+
+
+def look_at_agents(world: PoolWorld, tasks: dict[str, Any]) -> None:
+    """What else a person sees of agents on other machines."""
+    (a,) = tasks["a"]["sessions"].values()
+    shown = world.run("--pool", world.pool, "review", a)
+    assert shown.returncode == 0 and "a.txt" in shown.stdout, shown.stderr
+    patch = world.run("--pool", world.pool, "diff", a).stdout
+    assert "+Aagain" in patch
+    assert "hunk 1" in world.run("--pool", world.pool, "review", a, "a.txt").stdout
+    hits = json.loads(world.run("--pool", world.pool, "search", "from-a", "--json").stdout)
+    assert {one["session"] for one in hits["hits"]} >= {a}
+    nothing = json.loads(world.run("--pool", world.pool, "search", "a☃b", "--json").stdout)
+    assert nothing["hits"] == []
+    usage = json.loads(world.run("--pool", world.pool, "usage", "--json").stdout)
+    sent = "SELECT count(*) FROM quarterdeck.events WHERE kind = 'turn_ended'"
+    ((turns,),) = world.read(sent)
+    assert usage["total"]["tokens"]["input"] == 100 * turns
+    followed = world.run("--pool", world.pool, "attach", a)
+    assert followed.returncode == 0 and "from-a" in followed.stdout, followed.stderr
+    marked = world.run("--pool", world.pool, "review", a, "--viewed", "a.txt")
+    assert marked.returncode == 1 and "a pool does not offer" in marked.stderr
 
 
 def test_workers_share_a_plan_and_a_person_answers_from_elsewhere(pool_world: PoolWorld):
@@ -78,7 +101,8 @@ def test_workers_share_a_plan_and_a_person_answers_from_elsewhere(pool_world: Po
     assert worker == "two"
     listed = world.run("pool", "workers", "--pool", world.pool).stdout
     assert "gpu,linux" in listed and "active" in listed
-    refused = world.run("--pool", world.pool, "diff", "x")
+    look_at_agents(world, tasks)
+    refused = world.run("--pool", world.pool, "spawn", "x")
     assert refused.returncode == 2 and "--pool before a command" in refused.stderr
     # A worker that is drained ends by itself.
     for machine in world.machines.values():

@@ -192,7 +192,7 @@ async def test_records_are_shipped_once_and_read_as_they_were(database: PoolData
     await execute(database, "UPDATE quarterdeck.tasks SET lease_until = now() - interval '1s'")
     (info,) = await fleet.agents()
     assert not info.is_live and "its worker" in (info.reason or "")
-    for call in (fleet.kill("ann"), fleet.usage("agent"), fleet.worktrees()):
+    for call in (fleet.kill("ann"), fleet.meter(), fleet.worktrees()):
         with pytest.raises(PoolUnsupportedError, match="a pool does not offer"):
             await call
 
@@ -229,6 +229,9 @@ async def test_only_tables_of_this_version_are_used(pool_url: str):
 def test_a_password_is_never_taken_from_the_command_line(tmp_path: Path):
     secret, plain = "postgresql://ann:hunter22@h/d", "postgresql://ann@h/d"
     assert find_pool_address(plain, {}).url == plain
+    assert find_pool_address(None, {}, lambda: plain).url == plain
+    with pytest.raises(PoolAddressError, match="the setting pool"):
+        find_pool_address(None, {}, lambda: secret)
     assert find_pool_address(None, {"QUARTERDECK_POOL": secret}).url == secret
     assert "hunter22" not in str(find_pool_address("default", {"QUARTERDECK_POOL": secret}))
     for given in (secret, "postgresql://h/d?password=hunter22"):

@@ -2,14 +2,26 @@
 
 import asyncio
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from quarterdeck.wire.clock import read_wall_clock
 
-from ..command_io import as_json_option, echo_json, echo_lines, terminal_width
+from ..command_io import (
+    as_json_option,
+    echo_json,
+    echo_lines,
+    find_pool,
+    terminal_width,
+    with_pool,
+)
 from ..output import echo, format_age, table, write_notice
+
+if TYPE_CHECKING:
+    from quarterdeck.plans.pool.database import PoolDatabase
+    from quarterdeck.plans.pool.limits import PoolLimit
+    from quarterdeck.plans.pool.store import WorkerInfo
 
 __all__ = ["pool", "pool_option", "worker"]
 
@@ -17,7 +29,7 @@ pool_option = click.option(
     "--pool",
     metavar="URL",
     help="The pool: postgresql://HOST/DATABASE without a password, a file with a URL, or `default` "
-    "for the variable QUARTERDECK_POOL.",
+    "for the variable QUARTERDECK_POOL or the setting pool.",
 )
 
 
@@ -52,14 +64,11 @@ def worker(
     `pool`.
     """
     from quarterdeck.config.places import Places
-    from quarterdeck.plans.engine import check_engine
 
-    check_engine()
-    from quarterdeck.plans.pool.address import find_pool_address
+    address = find_pool(pool)
     from quarterdeck.plans.pool.worker import WorkerOptions, run_worker
 
     places = Places.find()
-    address = find_pool_address(pool)
     options = WorkerOptions(
         slots=slots,
         labels=tuple(label.strip() for label in labels.split(",") if label.strip()),
@@ -79,13 +88,9 @@ def pool() -> None:
 @pool_option
 def init(pool: str | None) -> None:
     """Create the tables of a pool in its database; does nothing if they are there."""
-    from quarterdeck.plans.engine import check_engine
-
-    check_engine()
-    from quarterdeck.plans.pool.address import find_pool_address
+    address = find_pool(pool)
     from quarterdeck.plans.pool.database import create_tables
 
-    address = find_pool_address(pool)
     if asyncio.run(create_tables(address)):
         echo(f"the pool {address} is ready; start workers with `quarterdeck worker`")
     else:
@@ -97,11 +102,7 @@ def init(pool: str | None) -> None:
 @as_json_option
 def workers(pool: str | None, as_json: bool) -> None:
     """List the workers of a pool."""
-    from quarterdeck.plans.pool.submission import PoolRuns
-
-    from ..command_io import with_pool
-
-    found = with_pool(pool, lambda database: PoolRuns(database).list_workers())
+    found = with_pool(pool, _list_workers)
     if as_json:
         echo_json({"workers": found})
         return
@@ -147,16 +148,14 @@ def limit(pool: str | None, kind: str, name: str, most: float) -> None:
 
     A limit holds back tasks that are not begun. `none` removes it.
     """
-    from quarterdeck.plans.engine import check_engine
-
-    from ..command_io import with_pool
-
-    check_engine()
-    from quarterdeck.plans.pool.limits import PoolLimits
-
     given = None if math.isinf(most) and most > 0 else most
-    set_ = with_pool(pool, lambda database: PoolLimits(database).set(kind, name, given))
-    if not set_:
+
+    async def set_limit(database: "PoolDatabase") -> bool:
+        from quarterdeck.plans.pool.limits import LimitKind, PoolLimits
+
+        return await PoolLimits(database).set(cast("LimitKind", kind), name, given)
+
+    if not with_pool(pool, set_limit):
         write_notice(f"quarterdeck: there is no limit of {kind} {name}")
 
 
@@ -165,14 +164,7 @@ def limit(pool: str | None, kind: str, name: str, most: float) -> None:
 @as_json_option
 def limits(pool: str | None, as_json: bool) -> None:
     """Show the limits of a pool and how far they are used."""
-    from quarterdeck.plans.engine import check_engine
-
-    from ..command_io import with_pool
-
-    check_engine()
-    from quarterdeck.plans.pool.limits import PoolLimits
-
-    found = with_pool(pool, lambda database: PoolLimits(database).list_all())
+    found = with_pool(pool, _list_limits)
     if as_json:
         echo_json({"limits": found})
         return
@@ -184,3 +176,15 @@ def limits(pool: str | None, as_json: bool) -> None:
         for one in found
     ]
     echo_lines(table(("KIND", "NAME", "USED", "MOST", ""), rows, terminal_width()))
+
+
+async def _list_workers(database: "PoolDatabase") -> "list[WorkerInfo]":
+    from quarterdeck.plans.pool.submission import PoolRuns
+
+    return await PoolRuns(database).list_workers()
+
+
+async def _list_limits(database: "PoolDatabase") -> "list[PoolLimit]":
+    from quarterdeck.plans.pool.limits import PoolLimits
+
+    return await PoolLimits(database).list_all()

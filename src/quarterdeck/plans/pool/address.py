@@ -1,7 +1,7 @@
 """Where a pool is: a Postgres URL, whose password is never on a command line."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from quarterdeck.wire.redaction import mask_secrets
@@ -33,32 +33,47 @@ class PoolAddress:
         return f"PoolAddress({str(self)!r})"
 
 
-def find_pool_address(given: str | None, environ: Mapping[str, str] = os.environ) -> PoolAddress:
+def find_pool_address(
+    given: str | None,
+    environ: Mapping[str, str] = os.environ,
+    setting: Callable[[], str | None] = lambda: None,
+) -> PoolAddress:
     """The pool that a command is about. Blocks on files.
 
     Args:
         given: of the command line: a URL without a password, the path of a file with a URL, or
-            ``default``, as None, for what the variable says.
+            ``default``, as None, for what the variable says, or else the setting.
         environ: where the variable is.
+        setting: what the person's own settings say; as ``given``.
 
     Raises:
         PoolAddressError: there is none, or it cannot be used.
         EngineMissingError: the extra ``pool`` is not installed.
     """
     if given is None or given == "default":
-        url, source = environ.get(POOL_VARIABLE, ""), f"the variable {POOL_VARIABLE}"
-        if not url:
-            raise PoolAddressError(f"no pool is known; give --pool URL, or set {POOL_VARIABLE}")
-    elif given.startswith(_SCHEMES):
-        url, source = given, "--pool"
+        if url := environ.get(POOL_VARIABLE, ""):
+            return _check_address(url, f"the variable {POOL_VARIABLE}", is_open=False)
+        given, source = setting(), "the setting pool"
+        if not given:
+            raise PoolAddressError(
+                f"no pool is known; give --pool URL, or set {POOL_VARIABLE} or the setting pool"
+            )
     else:
-        url, source = _read_file(Path(given)), f"the file {given!r}"
+        source = "--pool"
+    if given.startswith(_SCHEMES):
+        return _check_address(given, source, is_open=True)
+    path = Path(given).expanduser()
+    return _check_address(_read_file(path), f"the file {given!r}", is_open=False)
+
+
+def _check_address(url: str, source: str, *, is_open: bool) -> PoolAddress:
+    """``is_open``: others may read where it comes from, so it may have no password."""
     if not url.startswith(_SCHEMES):
         raise PoolAddressError(f"{source} does not have the form postgresql://HOST/DATABASE")
-    if _has_password(url) and source == "--pool":
+    if _has_password(url) and is_open:
         raise PoolAddressError(
-            "everyone on this machine can read the arguments of a program, so --pool takes no "
-            f"password; put it into PGPASSFILE or PGPASSWORD, or the URL into {POOL_VARIABLE} "
+            f"others may be able to read {source}, such as the arguments of a program, so it takes "
+            f"no password; put it into PGPASSFILE or PGPASSWORD, or the URL into {POOL_VARIABLE} "
             "or a file (--pool FILE)"
         )
     return PoolAddress(url)

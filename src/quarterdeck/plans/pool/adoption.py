@@ -238,7 +238,7 @@ class Adoption:
                 included = await self.transport.push_included(path, session, beside)
             tree = PushedTree(
                 contender=contender, token=lease.token, reference=reference, commit=commit,
-                included=included,
+                session=session, included=included,
             )  # fmt: skip
             await self.held.insist(lambda: self.store.add_tree(lease, tree))
         await self.held.insist(lambda: self._files.store(lease, contender, info))

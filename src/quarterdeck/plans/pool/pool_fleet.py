@@ -1,8 +1,8 @@
 """The agents of all workers of a pool, by what the workers have written there.
 
 A ``PoolFleet`` has the methods of the fleet's API that make sense without the machine of an agent:
-who there is, what was said, what waits for a person, and answers to that. Every other method says
-that a pool does not offer it.
+who there is, what was said, used and changed, what waits for a person, and answers to that. Every
+other method says that a pool does not offer it.
 """
 
 import asyncio
@@ -12,10 +12,21 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from quarterdeck.config.places import Places
 from quarterdeck.fleet.api import AgentInfo, FleetStatus, InboxItem, WaitFor
 from quarterdeck.fleet.errors import NoSuchAgentError, NoSuchRequestError
 from quarterdeck.fleet.method import FLEET_METHODS
+from quarterdeck.fleet.permissions.api import GroupAnswer, GroupMember, RequestGroup
+from quarterdeck.fleet.review.api import (
+    AgentChanges,
+    FilePatch,
+    PatchText,
+    PlacedComment,
+    ReviewSince,
+)
 from quarterdeck.fleet.sessions.handover import summarise_session
+from quarterdeck.fleet.usage.api import UsageGrouping, UsageReport
+from quarterdeck.journal.search_hit import SearchHit
 from quarterdeck.version import __version__
 from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.events import PermissionAsked, QuestionAsked
@@ -25,6 +36,7 @@ from quarterdeck.wire.record import Record, decode_record
 
 from .database import Connection, PoolDatabase
 from .errors import PoolUnsupportedError
+from .reports import PoolReports
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.client import HostClient as DeclaredMethods
@@ -63,13 +75,16 @@ class PoolFleet(DeclaredMethods):
     of several.
     """
 
-    def __init__(self, database: PoolDatabase) -> None:
+    def __init__(self, database: PoolDatabase, places: Places) -> None:
         self._database = database
+        self._reports = PoolReports(database, self.agent, places)
 
     @classmethod
-    def create(cls, database: PoolDatabase) -> Self:  # type: ignore[override]
+    def create(  # type: ignore[override]
+        cls, database: PoolDatabase, places: Places | None = None
+    ) -> Self:
         """Made by this: a type checker takes the class itself for an abstract one."""
-        return cls(database)
+        return cls(database, places or Places.find())
 
     async def agents(
         self, *, archived: bool = False, parent: SessionId | None = None
@@ -227,6 +242,91 @@ class PoolFleet(DeclaredMethods):
         except TimeoutError:
             return at_rest
 
+    async def adopt_session(self, session: str, name: str | None = None) -> AgentInfo:
+        """See ``Fleet``: an agent of the pool is one already."""
+        return await self.agent(session)
+
+    async def inbox_groups(self) -> list[RequestGroup]:
+        """See ``Fleet``; each request by itself: the rules are those of the workers."""
+        return [_make_group(item) for item in await self.inbox()]
+
+    async def answer_group(
+        self,
+        requests: tuple[RequestId, ...],
+        choice: str,
+        *,
+        by: str = "person",
+        feedback: str | None = None,
+    ) -> GroupAnswer:
+        """See ``Fleet``."""
+        answered: list[RequestId] = []
+        skipped: list[RequestId] = []
+        for request in dict.fromkeys(requests):
+            is_first = await self.answer(request, choice, by=by, feedback=feedback)
+            (answered if is_first else skipped).append(request)
+        return GroupAnswer(answered=tuple(answered), skipped=tuple(skipped))
+
+    async def search(self, words: str, *, limit: int = 50) -> list[SearchHit]:
+        """See ``Fleet``."""
+        return await self._reports.search(words, limit)
+
+    async def usage(
+        self,
+        by: UsageGrouping = "agent",
+        *,
+        since: str | None = None,
+        agent: str | None = None,
+        runs: bool = False,
+    ) -> UsageReport:
+        """See ``Fleet``; all of it is of the pool."""
+        return await self._reports.usage(by, since=since, agent=agent)
+
+    async def changes(
+        self, agent: str, *, turn: str | None = None, since: ReviewSince | None = None
+    ) -> AgentChanges:
+        """See ``Fleet``; from the start to the last whole turn."""
+        _refuse_part(turn, since)
+        return await self._reports.changes(agent)
+
+    async def patch(
+        self,
+        agent: str,
+        file: str,
+        *,
+        turn: str | None = None,
+        since: ReviewSince | None = None,
+        context: int = 3,
+        ignore_space: bool = False,
+        after: int = 0,
+        limit: int = 2_000,
+        tree: str | None = None,
+    ) -> FilePatch:
+        """See ``Fleet``; as ``changes``."""
+        _refuse_part(turn, since)
+        return await self._reports.patch(agent, file, context, ignore_space, after, limit)
+
+    async def patch_text(
+        self,
+        agent: str,
+        files: Sequence[str] = (),
+        *,
+        turn: str | None = None,
+        since: ReviewSince | None = None,
+        context: int = 3,
+        ignore_space: bool = False,
+        binary: bool = False,
+        after: int = 0,
+        tree: str | None = None,
+    ) -> PatchText:
+        """See ``Fleet``; as ``changes``."""
+        _refuse_part(turn, since)
+        return await self._reports.patch_text(agent, files, context, ignore_space, binary, after)
+
+    async def comments(self, agent: str, *, all: bool = False) -> list[PlacedComment]:
+        """See ``Fleet``: a pool has none."""
+        await self.agent(agent)
+        return []
+
     async def status(self) -> FleetStatus:
         """See ``Fleet``: of the pool."""
         agents = await self.agents()
@@ -250,6 +350,23 @@ def _refuse(method: str) -> Callable[..., Coroutine[Any, Any, Any]]:
 for _method in FLEET_METHODS:
     if _method not in vars(PoolFleet):
         setattr(PoolFleet, _method, _refuse(_method))
+
+
+def _refuse_part(turn: str | None, since: ReviewSince | None) -> None:
+    if turn is not None or since is not None:
+        raise PoolUnsupportedError("changes of a turn, or since a mark")
+
+
+def _make_group(item: InboxItem) -> RequestGroup:
+    asked = item.permission or item.question
+    what = item.permission.title if item.permission is not None else ""
+    member = GroupMember(
+        request=item.request, session=item.session, name=item.name, cwd=item.cwd, since=item.since
+    )
+    return RequestGroup(
+        what=what or getattr(asked, "text", ""), members=(member,), agents=1,
+        is_question=item.question is not None,
+    )  # fmt: skip
 
 
 def _make_item(record: Record, info: AgentInfo) -> InboxItem:

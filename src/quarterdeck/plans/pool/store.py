@@ -12,7 +12,9 @@ from msgspec import Struct, field
 
 from quarterdeck.fleet.api import AgentInfo
 from quarterdeck.version import __version__
+from quarterdeck.wire.content import TextContent
 from quarterdeck.wire.decoders import decode_json
+from quarterdeck.wire.events import MessageChunk, Prompted
 from quarterdeck.wire.record import Record, encode_record, event_type
 
 from ..progress import ProgressEntry
@@ -73,8 +75,9 @@ _PROMOTE = """
     )
 """
 _EVENT = """
-    INSERT INTO quarterdeck.events (worker, session, seq, kind, request, token, record)
-    VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
+    INSERT INTO quarterdeck.events
+        (worker, session, seq, kind, request, token, time, message, said, record)
+    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
 """
 _SESSION = """
     INSERT INTO quarterdeck.sessions
@@ -125,6 +128,8 @@ class PushedTree(Struct, frozen=True, kw_only=True):
     token: int
     reference: str
     commit: str
+    session: str = ""
+    """Whose files they are."""
     included: str = ""
     """The commit with the ignored files that travel; empty: none."""
 
@@ -316,7 +321,7 @@ class PoolStore:
             (
                 *(lease.worker, session, record.seq, event_type(record.event)),
                 getattr(record.event, "request", None),
-                *(lease.token, encode_record(record).decode()),
+                *(lease.token, record.time, *_read_said(record), encode_record(record).decode()),
             )
             for record in records
         ]
@@ -356,12 +361,13 @@ class PoolStore:
             await fence(connection, lease)
             await connection.execute(
                 "INSERT INTO quarterdeck.trees "
-                "(run, task, contender, token, reference, commit_id, included) "
-                "VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (run, task, contender, token) "
-                "DO UPDATE SET commit_id = EXCLUDED.commit_id, included = EXCLUDED.included",
+                "(run, task, contender, token, reference, commit_id, session, included) "
+                "VALUES (%s, %s, %s, %s, %s, %s, %s, %s) "
+                "ON CONFLICT (run, task, contender, token) DO UPDATE SET commit_id = "
+                "EXCLUDED.commit_id, session = EXCLUDED.session, included = EXCLUDED.included",
                 (
                     *(lease.run, lease.key, tree.contender, lease.token),
-                    *(tree.reference, tree.commit, tree.included),
+                    *(tree.reference, tree.commit, tree.session, tree.included),
                 ),
             )
 
@@ -435,6 +441,18 @@ async def fence(connection: Connection, lease: Lease) -> None:
     row = await (await connection.execute(_FENCE, words)).fetchone()
     if row is None:
         raise LeaseLostError(lease.run, lease.key, "another worker has it, or the run was stopped")
+
+
+def _read_said(record: Record) -> tuple[str | None, str | None]:
+    """Which message a record belongs to, and its words; none for what is not searched."""
+    match record.event:
+        case Prompted(content=content, message=message):
+            said = "\n".join(one.text for one in content if isinstance(one, TextContent))
+        case MessageChunk(content=TextContent(text=said), message=message):
+            message = message or record.turn
+        case _:
+            return None, None
+    return message, said.replace("\0", "")
 
 
 async def _note(connection: Connection, run: str, entry: ProgressEntry) -> None:

@@ -87,6 +87,7 @@ CREATE TABLE quarterdeck.trees (
     token bigint NOT NULL,
     reference text NOT NULL,
     commit_id text NOT NULL,
+    session text NOT NULL DEFAULT '',
     included text NOT NULL DEFAULT '',
     PRIMARY KEY (run, task, contender, token),
     FOREIGN KEY (run, task) REFERENCES quarterdeck.tasks ON DELETE CASCADE
@@ -133,7 +134,8 @@ CREATE INDEX sessions_task ON quarterdeck.sessions (run, task);
 CREATE INDEX sessions_name ON quarterdeck.sessions (name);
 CREATE INDEX sessions_updated ON quarterdeck.sessions (updated);
 
--- The records of the workers' logs; seq is that of the worker's log.
+-- The records of the workers' logs; seq is that of the worker's log. What was said is there as text
+-- too, for search; message: which records together are one message.
 CREATE TABLE quarterdeck.events (
     worker text NOT NULL,
     session text NOT NULL REFERENCES quarterdeck.sessions ON DELETE CASCADE,
@@ -141,10 +143,14 @@ CREATE TABLE quarterdeck.events (
     kind text NOT NULL,
     request text,
     token bigint NOT NULL,
+    time bigint NOT NULL DEFAULT 0,
+    message text,
+    said text,
     record text NOT NULL,
     PRIMARY KEY (worker, session, seq)
 );
 CREATE INDEX events_session ON quarterdeck.events (session, seq);
+CREATE INDEX events_kind ON quarterdeck.events (kind) WHERE kind <> 'message_chunk';
 CREATE INDEX events_request ON quarterdeck.events (request) WHERE request IS NOT NULL;
 
 -- Answers of people to requests of agents, until the worker of the agent has taken them.

@@ -233,6 +233,14 @@ class PoolTransport:
         objects = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(self.checkout / ".git" / "objects")}
         await self._git(*_QUIET, *words, env=objects)
 
+    async def fetch_trees(self, references: tuple[str, ...], commits: tuple[str, ...]) -> list[str]:
+        """Fetch into the mirror alone; the trees of commits. Raises TransportError."""
+        async with self.hold():
+            await self._fetch_mirror()
+            await self._fetch(*references)
+        words = ("rev-parse", "--verify", "--end-of-options")
+        return [(await self._git(*words, f"{one}^{{tree}}")).strip() for one in commits]
+
     async def fetch_tree(self, reference: str) -> None:
         """Fetch what another worker pushed. Raises TransportError."""
         await self._fetch(reference)
