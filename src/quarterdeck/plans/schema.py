@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import field
 
-from quarterdeck.config.setting_types import Count, Retries, Seconds
+from quarterdeck.config.setting_types import Count, Days, Retries, Seconds
 from quarterdeck.wire.settings import Effort, PermissionMode
 from quarterdeck.wire.values import Value
 from quarterdeck.wire.worktrees import LandingMethod
@@ -198,6 +198,9 @@ class PlanFields(Value, frozen=True, kw_only=True):
     carry_ignored: bool = False
     """In a pool: let the ignored files that ``.worktreeinclude`` lists travel too. They go through
     the git remote, where everyone with access to it can read them: mind what is secret."""
+    keep_days: Days = 7.0
+    """In a pool: how many days after its end the files of a run stay at the git remote, and its
+    session files in the pool. 0: they go at once."""
     inputs: dict[str, InputFields] = field(default_factory=dict[str, InputFields])
     tasks: dict[str, TaskFields] = field(default_factory=dict[str, TaskFields])
 

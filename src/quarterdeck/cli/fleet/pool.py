@@ -178,6 +178,24 @@ def limits(pool: str | None, as_json: bool) -> None:
     echo_lines(table(("KIND", "NAME", "USED", "MOST", ""), rows, terminal_width()))
 
 
+@pool.command()
+@pool_option
+@click.argument("name")
+def clean(pool: str | None, name: str) -> None:
+    """Remove what the run NAME has left at the git remote, once it has ended.
+
+    Workers do it by themselves after `keep_days` of the plan. Transcripts and results stay.
+    """
+    from quarterdeck.config.places import Places
+
+    async def clean_run(database: "PoolDatabase") -> int:
+        from quarterdeck.plans.pool.cleanup import PoolCleanUp
+
+        return (await PoolCleanUp(database, Places.find()).clean_named(name)).references
+
+    echo(f"{with_pool(pool, clean_run)} references removed")
+
+
 async def _list_workers(database: "PoolDatabase") -> "list[WorkerInfo]":
     from quarterdeck.plans.pool.submission import PoolRuns
 

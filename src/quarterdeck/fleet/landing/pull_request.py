@@ -62,19 +62,22 @@ class OpenedPullRequest(Struct, frozen=True, kw_only=True):
 
 async def open_pull_request(
     draft: PullRequestDraft,
-    trust: TrustStore,
+    trust: TrustStore | None,
     *,
     remote: str | None = None,
     seconds: float = _SECONDS,
 ) -> OpenedPullRequest:
     """Push a branch and open a pull request for it, or find the one that is open already.
 
+    ``trust``: says whether the project is trusted; None: the repository is ours.
+
     Raises:
         PullRequestError: the project is not trusted, a program is missing or failed, or the remote
             is not clear.
         UnusableTrustError, NewerVersionError: the list of trusted directories cannot be read.
     """
-    await asyncio.to_thread(_check_trust, Path(draft.repository), trust)
+    if trust is not None:
+        await asyncio.to_thread(_check_trust, Path(draft.repository), trust)
     tools = _Tools(draft.repository, seconds)
     remote = await tools.choose_remote(remote)
     url = (await tools.git("remote", "get-url", remote)).strip()

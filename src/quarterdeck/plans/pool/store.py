@@ -253,7 +253,7 @@ class PoolStore:
             row = await rows.fetchone()
             if row is not None and row[0] == 0:
                 state = "failed" if row[1] else "done"
-                words = "UPDATE quarterdeck.runs SET state = %s WHERE id = %s"
+                words = "UPDATE quarterdeck.runs SET state = %s, ended = now() WHERE id = %s"
                 await connection.execute(words, (state, lease.run))
                 await _note(connection, lease.run, ended)
 

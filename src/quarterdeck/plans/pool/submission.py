@@ -122,7 +122,7 @@ class PoolRuns:
             TransportError: there is no remote, or it cannot be pushed to.
         """
         tasks = expand_tasks(plan, inputs)
-        _check_ends(tasks)
+        _check_tasks(tasks)
         info = RunInfo(
             name=name or plan.name,
             id=new_request_id()[-6:].lower(),
@@ -234,13 +234,8 @@ class _Versioned(Struct, frozen=True):
     v: int = 0
 
 
-def _check_ends(tasks: Mapping[str, PlannedTask]) -> None:
+def _check_tasks(tasks: Mapping[str, PlannedTask]) -> None:
     for key, task in tasks.items():
-        if task.fields.end == "pull request":
-            raise PoolError(
-                f'{key!r} ends in a pull request, which a pool does not open; use end = "land" '
-                "with a branch in into, and open it from there"
-            )
         if task.fields.options.roots:
             raise PoolError(f"{key!r} has further roots, which other machines do not have")
 

@@ -25,7 +25,9 @@ CREATE TABLE quarterdeck.runs (
     at_once integer NOT NULL,
     state text NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'stopped', 'done', 'failed')),
     submitted_by text NOT NULL,
-    created timestamptz NOT NULL DEFAULT now()
+    created timestamptz NOT NULL DEFAULT now(),
+    ended timestamptz,
+    cleaned timestamptz
 );
 
 -- A task is worked on by the worker that holds its lease. Each new lease has the next token, and

@@ -5,6 +5,7 @@ git remote as they were after the last turn; the session is resumed, or handed o
 """
 
 import asyncio
+import os
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, NoReturn
@@ -14,7 +15,10 @@ from msgspec.structs import replace
 
 from quarterdeck.config.places import Places
 from quarterdeck.fleet.client import HostClient
+from quarterdeck.fleet.landing.api import PullRequestDraft
+from quarterdeck.fleet.landing.pull_request import PullRequestError
 from quarterdeck.wire.clock import read_wall_clock
+from quarterdeck.wire.redaction import mask_secrets
 from quarterdeck.wire.tasks import BackgroundTasks
 
 from ..conduct import AttemptResult, PlanConduct, TaskBrief, make_retry
@@ -36,6 +40,7 @@ __all__ = ["TaskExecution"]
 
 _PATH: ContextVar[tuple[str, ...]] = ContextVar("path")
 _PUSHES = 5
+_NO_BRANCH = "the plan was submitted from a commit without a branch; name one with into"
 _SHIPPED_BEFORE = frozenset({"wait", "wait again", "wait gate", "end"})
 """Steps whose result is stored only once the pool has all that was said before."""
 
@@ -86,14 +91,51 @@ class PoolTaskEnd(TaskEnd):
         """See ``TaskEnd``; the request is that of an agent of this machine."""
         return await super().wait_gate(key, await self._localize(key, report))
 
-    async def land(self, task: PlannedTask, report: ContenderReport) -> str:
-        """Land on the branch of the remote as it is now; again, if it went on meanwhile."""
+    def _name_branch(self, task: PlannedTask) -> tuple[str, PlannedTask]:
+        """The branch that the work is for, empty if there is none, and a task that names it."""
         into = task.fields.into
         branch = task.fill(into) if into is not None else self._definition.branch
+        fields = replace(task.fields, into=branch, checkout=False)
+        return branch, replace(task, fields=fields)
+
+    async def draft_pull_request(
+        self, task: PlannedTask, report: ContenderReport
+    ) -> PullRequestDraft | str:
+        """See ``TaskEnd``; other workers can have the commit when it returns."""
+        branch, named = self._name_branch(task)
         if not branch:
-            return "the plan was submitted from a commit without a branch; name one with into"
+            return _NO_BRANCH
+        here, transport = await self._localize(task.key, report), self._adoption.transport
+        try:
+            async with transport.hold():
+                await transport.refresh()
+                await transport.add_branch(branch)
+                draft = await super().draft_pull_request(named, here)
+            if isinstance(draft, PullRequestDraft):
+                await transport.push_draft(draft, task.key)
+        except TransportError as error:
+            return str(error)
+        return draft
+
+    async def open_pull_request(
+        self, task: PlannedTask, report: ContenderReport, draft: PullRequestDraft
+    ) -> str:
+        """See ``TaskEnd``; by the programs and logins of this machine."""
+        await self._adoption.held.insist(self._check_lease)
+        try:
+            opened = await self._adoption.transport.open_pull_request(draft, task.key)
+        except (TransportError, PullRequestError) as error:
+            return mask_secrets(str(error), os.environ)
+        text = opened.url or f"opened for {opened.branch}"
+        await self._note_pull_request(task, report, mask_secrets(text, os.environ))
+        return ""
+
+    async def land(self, task: PlannedTask, report: ContenderReport) -> str:
+        """Land on the branch of the remote as it is now; again, if it went on meanwhile."""
+        branch, named = self._name_branch(task)
+        if not branch:
+            return _NO_BRANCH
         here = await self._localize(task.key, report)
-        named = replace(task, fields=replace(task.fields, into=branch, checkout=False))
         transport = self._adoption.transport
         for _ in range(_PUSHES):
             try:

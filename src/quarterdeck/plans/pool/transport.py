@@ -17,8 +17,16 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from quarterdeck.config.places import Places, make_private
-from quarterdeck.fleet.landing.pull_request import PullRequestError, run_own_program
+from quarterdeck.fleet.landing.api import PullRequestDraft
+from quarterdeck.fleet.landing.pull_request import (
+    OpenedPullRequest,
+    PullRequestError,
+    open_pull_request,
+    run_own_program,
+)
 from quarterdeck.fleet.worktrees.includes import list_included
 from quarterdeck.system.errors import GitError
 from quarterdeck.system.file_copy import TreeCopier
@@ -44,6 +52,8 @@ from .errors import TransportError
 __all__ = ["PoolTransport", "commit_included", "name_reference"]
 
 _SECONDS = 600.0
+_AT_ONCE = 100
+"""References that one push removes."""
 _QUIET = ("-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", "-c", "maintenance.auto=false")
 
 
@@ -103,11 +113,14 @@ class PoolTransport:
             update_references(here, [update], reason="pool: start a branch")
 
     async def _fetch_mirror(self) -> None:
+        await self._init_mirror()
+        await self._fetch(f"+{BRANCHES}*:{BRANCHES}*", name_reference(self._run, "base"))
+
+    async def _init_mirror(self) -> None:
         if not (self.mirror / "HEAD").exists():
             await asyncio.to_thread(make_private, self.mirror)
             await self._git("init", "-q", "--bare", ".")
             await self._git("config", "safe.bareRepository", "all")
-        await self._fetch(f"+{BRANCHES}*:{BRANCHES}*", name_reference(self._run, "base"))
 
     async def _fetch(self, *wanted: str) -> None:
         words = ("fetch", "-q", "--no-tags", "--no-write-fetch-head", "--", self._remote)
@@ -232,6 +245,36 @@ class PoolTransport:
         words = ("push", "-q", "--porcelain", "--", self._remote, f"{sign}{commit}:{reference}")
         objects = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(self.checkout / ".git" / "objects")}
         await self._git(*_QUIET, *words, env=objects)
+
+    async def remove_references(self) -> int:
+        """Remove all references of the run at the remote; how many. Raises TransportError."""
+        count = 0
+        async with self.hold():
+            await self._init_mirror()
+            # Of a long list only the end is read, so that it is asked for until it is empty.
+            while names := await self._list_references():
+                some = (f":{name}" for name in names[:_AT_ONCE])
+                await self._git(*_QUIET, "push", "-q", "--", self._remote, *some)
+                count += len(names[:_AT_ONCE])
+        return count
+
+    async def _list_references(self) -> list[str]:
+        words = ("ls-remote", "--refs", "--", self._remote, name_reference(self._run, "*"))
+        names = [line.partition("\t")[2] for line in (await self._git(*words)).splitlines()]
+        return [name for name in names if name.startswith(f"{name_reference(self._run)}/")]
+
+    async def push_draft(self, draft: PullRequestDraft, task: str) -> None:
+        """Let other workers have the commit of a pull request. Raises TransportError."""
+        await self._push(draft.commit, name_reference(self._run, "drafts", task))
+
+    async def open_pull_request(self, draft: PullRequestDraft, task: str) -> OpenedPullRequest:
+        """Push a branch and open a pull request for it, with the programs of this machine.
+
+        They run in the mirror, where no agent can write. Raises TransportError, PullRequestError.
+        """
+        await self._fetch(name_reference(self._run, "drafts", task))
+        await self._git("config", "remote.origin.url", self._remote)
+        return await open_pull_request(replace(draft, repository=str(self.mirror)), None)
 
     async def fetch_trees(self, references: tuple[str, ...], commits: tuple[str, ...]) -> list[str]:
         """Fetch into the mirror alone; the trees of commits. Raises TransportError."""

@@ -29,6 +29,7 @@ from quarterdeck.wire.tasks import BackgroundTasks, race_tasks
 from ..progress import ProgressEntry
 from .address import PoolAddress
 from .adoption import HeldLease
+from .cleanup import PoolCleanUp
 from .database import PoolDatabase
 from .errors import LeaseLostError, PoolError, PoolUnreachableError
 from .event_shipment import EventShipment
@@ -42,6 +43,7 @@ __all__ = ["WorkerOptions", "run_worker"]
 
 _log = logging.getLogger(__name__)
 _POLL = 0.5
+_CLEAN_SECONDS = 600.0
 _PAUSE = 5.0
 """Seconds before a task that this worker could not go on with is offered again."""
 
@@ -144,6 +146,9 @@ class _Worker:
         self._is_draining = asyncio.Event()
         self._must_release = asyncio.Event()
         self._changed = asyncio.Event()
+        self._may_clean = asyncio.Event()
+        self._may_clean.set()
+        self._cleanup = PoolCleanUp(databases[0], places)
         self._say = say
 
     def drain(self) -> None:
@@ -162,7 +167,8 @@ class _Worker:
         self._say(f"{self._info.name} is a worker with {self._options.slots} slots")
         try:
             await race_tasks(
-                self._take_tasks(), self._beat(), self._take_answers(), self._shipping.run()
+                *(self._take_tasks(), self._beat(), self._take_answers()),
+                *(self._shipping.run(), self._clean_up()),
             )
         finally:
             await self._shipping.close()
@@ -226,6 +232,7 @@ class _Worker:
             entry = ProgressEntry(time=read_wall_clock(), kind="run_ended", key="run-end")
             await held.insist(partial(self._store.finish, lease, outcome, entry))
             self._say(f"{lease.path} {outcome}")
+            self._may_clean.set()
         except LeaseLostError as error:
             await self._give_up(held, str(error))
         except QuarterdeckError as error:
@@ -306,6 +313,21 @@ class _Worker:
                     elif self._held.get(lease.path) is held:
                         held.lose("another worker has it, or the run was stopped")
             await asyncio.sleep(self._options.lease_seconds / 6)
+
+    async def _clean_up(self) -> None:
+        """Remove what runs have left, now and then, and when one may have ended."""
+        while True:
+            try:
+                async with asyncio.timeout(_CLEAN_SECONDS):
+                    await self._may_clean.wait()
+            except TimeoutError:
+                pass
+            self._may_clean.clear()
+            try:
+                for one in await self._cleanup.clean_due():
+                    self._say(f"{one.name} cleaned up: {one.references} references removed")
+            except PoolUnreachableError as error:
+                _log.info("%s", error)
 
     async def _take_answers(self) -> None:
         """Give answers of people to the agents that they are for."""
