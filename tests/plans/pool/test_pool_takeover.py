@@ -6,6 +6,7 @@ import random
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ import pytest
 from quarterdeck.config.places import Places
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.wire.record import encode_record
+from tests.plans.conftest import wait_until
 from tests.plans.pool.conftest import Machine, PoolWorld
 from tests.support.work_trees import git
 
@@ -149,42 +151,102 @@ def test_a_worker_that_comes_back_from_the_dead_ends_its_agents_and_writes_nothi
     assert one.end_worker(signal.SIGTERM) == 0
 
 
-@pytest.mark.stress
-def test_many_deaths(pool_world: PoolWorld, capsys: pytest.CaptureFixture[str]):
-    """Three workers, forty tasks of twenty turns; workers, hosts and connections are killed."""
-    world, chance = pool_world, random.Random(7)
-    tasks = int(os.environ.get("QUARTERDECK_POOL_TASKS", "40"))
-    turns = int(os.environ.get("QUARTERDECK_POOL_TURNS", "20"))
-    for name in ("one", "two", "three"):
-        world.add(name).start_worker("--slots", "6", lease=4.0)
-    begun = time.monotonic()
-    world.submit(
-        write_plan(tasks, turns, pause=0.05).replace("\n[tasks", "\nat_once = 18\n[tasks", 1)
-    )
-    kills = {"worker": 0, "machine": 0, "connection": 0}
-    is_over = world.has("SELECT 1 FROM quarterdeck.runs WHERE state <> 'running'")
-    while not is_over():
-        time.sleep(chance.uniform(2.0, 6.0))
-        machine = world.machines[chance.choice(list(world.machines))]
-        what = chance.choice(list(kills))
-        kills[what] += 1
+class Deaths:
+    """Kills of workers, machines and connections while a plan runs."""
+
+    def __init__(self, world: PoolWorld, seed: int, slots: int) -> None:
+        self.world = world
+        self.kills = {"worker": 0, "machine": 0, "connection": 0}
+        self._chance = random.Random(seed)
+        self._slots = str(slots)
+
+    def start_all(self) -> None:
+        for name in ("one", "two", "three"):
+            self._start(self.world.add(name))
+
+    def _start(self, machine: Machine) -> None:
+        machine.start_worker("--slots", self._slots, lease=4.0)
+
+    def pause(self, least: float, most: float) -> None:
+        time.sleep(self._chance.uniform(least, most))
+
+    def kill(self, what: str | None = None) -> None:
+        """One of these, of any machine."""
+        what = what or self._chance.choice(list(self.kills))
+        machine = self.world.machines[self._chance.choice(list(self.world.machines))]
+        self.kills[what] += 1
         if what == "connection":
-            world.read(
+            self.world.read(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                 "WHERE application_name LIKE 'quarterdeck worker%%'"
             )
-            continue
+            return
         machine.end_worker()
         if what == "machine":
             machine.end_host(signal.SIGKILL)
-        machine.start_worker("--slots", "6", lease=4.0)
-    repeated, events = check_all_once(world, tasks, turns)
-    seconds = time.monotonic() - begun
-    for machine in world.machines.values():
-        assert machine.end_worker(signal.SIGTERM) == 0
-        compare_logs(world, machine, whole=False)
-    lost = world.read("SELECT 1 FROM quarterdeck.tasks WHERE outcome <> 'done'")
+        self._start(machine)
+
+    def check_end(self, tasks: int, turns: int) -> str:
+        """What must hold in the end, and the figures."""
+        repeated, events = check_all_once(self.world, tasks, turns)
+        compared = 0
+        for machine in self.world.machines.values():
+            assert machine.end_worker(signal.SIGTERM) == 0, machine.read_output()
+            compared += compare_logs(self.world, machine, whole=False)
+            machine.end_host()
+        assert compared == events
+        wait_until(lambda: not list_processes(self.world))
+        lost = self.world.read("SELECT 1 FROM quarterdeck.tasks WHERE outcome <> 'done'")
+        taken = self.world.read("SELECT sum(token - 1) FROM quarterdeck.tasks")
+        return (
+            f"{tasks} tasks x {turns} turns on 3 workers, killed: {self.kills}; "
+            f"{taken[0][0]} leases taken again, {repeated} turns repeated, {len(lost)} tasks "
+            f"failed because a turn was lost twice; {events} events, each once, in no log a gap"
+        )
+
+
+def list_processes(world: PoolWorld) -> list[str]:
+    """Processes that any machine of the world has started, and that still run."""
+    found: list[str] = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = (place / "environ").read_bytes()
+        except OSError:
+            continue  # it has ended meanwhile, or is another user's
+        if f"HOME={world.folder}/".encode() in variables:
+            found.append(place.name)
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc")
+def test_a_few_deaths(pool_world: PoolWorld):
+    """The short version of what follows: one kill of each kind."""
+    deaths = Deaths(pool_world, seed=3, slots=2)
+    deaths.start_all()
+    pool_world.submit(write_plan(4, 2, pause=0.2))
+    for number, what in enumerate(deaths.kills, 1):
+        # Some turn was sent since the last kill.
+        sent = "SELECT 1 FROM quarterdeck.steps WHERE name = 'send' HAVING count(*) >= %s"
+        wait_until(pool_world.has(sent, number))
+        deaths.kill(what)
+    deaths.check_end(4, 2)
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(3_600)
+def test_many_deaths(pool_world: PoolWorld, capsys: pytest.CaptureFixture[str]):
+    """Three workers, forty tasks of twenty turns; workers, hosts and connections are killed."""
+    tasks = int(os.environ.get("QUARTERDECK_POOL_TASKS", "40"))
+    turns = int(os.environ.get("QUARTERDECK_POOL_TURNS", "20"))
+    deaths = Deaths(pool_world, seed=7, slots=6)
+    deaths.start_all()
+    begun = time.monotonic()
+    plan = write_plan(tasks, turns, pause=0.05)
+    pool_world.submit(plan.replace("\n[tasks", "\nat_once = 18\n[tasks", 1))
+    is_over = pool_world.has("SELECT 1 FROM quarterdeck.runs WHERE state <> 'running'")
+    while not is_over():
+        deaths.pause(2.0, 6.0)
+        deaths.kill()
+    figures = deaths.check_end(tasks, turns)
     with capsys.disabled():
-        print(f"\n{len(lost)} tasks failed because a turn was lost twice")
-        print(f"{tasks} tasks x {turns} turns: {kills}, {repeated} turns repeated")
-        print(f"{events} events, {seconds:.0f} s")
+        print(f"\n{figures}; {time.monotonic() - begun:.0f} s")
