@@ -12,7 +12,14 @@ import psycopg
 from .address import PoolAddress
 from .errors import PoolError, PoolUnreachableError, PoolVersionError
 
-__all__ = ["TABLES_VERSION", "Connection", "PoolDatabase", "create_tables"]
+__all__ = [
+    "TABLES_VERSION",
+    "Connection",
+    "PoolDatabase",
+    "check_server",
+    "check_tables",
+    "create_tables",
+]
 
 T = TypeVar("T")
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
@@ -24,6 +31,13 @@ _TABLES = Path(__file__).with_name("tables.sql")
 _CONNECT_SECONDS = 10
 _STATEMENT_SECONDS = 60
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+_GONE = (
+    psycopg.OperationalError,  # also: the disk is full, too many connections, shutting down
+    psycopg.InterfaceError,
+    psycopg.errors.ReadOnlySqlTransaction,  # what a standby says, and a service that is full
+    OSError,
+)
+OLDEST_SERVER = 130_000
 _FIND_VERSION = """
     SELECT CASE WHEN to_regclass('quarterdeck.pool') IS NULL THEN NULL
     ELSE (xpath('/row/version/text()',
@@ -73,7 +87,7 @@ class PoolDatabase:
                 connection = await self._connect()
                 async with connection.transaction():
                     return await work(connection)
-            except (psycopg.OperationalError, psycopg.InterfaceError, OSError) as error:
+            except _GONE as error:
                 await self._drop()
                 raise PoolUnreachableError(
                     f"the pool {self.address} does not answer: {_in_a_line(error)}"
@@ -108,13 +122,17 @@ class PoolDatabase:
 
 
 async def check_version(database: PoolDatabase) -> None:
-    """See that the tables are those of this program. Raises PoolVersionError."""
+    """See that server and tables are such as this program uses. Raises PoolVersionError."""
 
-    async def find(connection: Connection) -> int | None:
+    async def find(connection: Connection) -> tuple[int, int | None]:
+        server = connection.info.server_version
+        if server < OLDEST_SERVER:
+            return server, None
         row = await (await connection.execute(_FIND_VERSION)).fetchone()
-        return None if row is None else row[0]
+        return server, None if row is None else row[0]
 
-    version = await database.run(find)
+    server, version = await database.run(find)
+    check_server(database.address, server)
     if version is None:
         raise PoolVersionError(
             f"{database.address} has no tables of a pool; create them with `quarterdeck pool init`"
@@ -124,6 +142,30 @@ async def check_version(database: PoolDatabase) -> None:
         raise PoolVersionError(
             f"{database.address} has version {version} of the tables, and this program knows "
             f"{TABLES_VERSION}; {what}"
+        )
+
+
+def check_server(address: PoolAddress, server: int) -> None:
+    """See that a Postgres is not too old; ``server``: 150004 for 15.4. Raises PoolVersionError."""
+    if server < OLDEST_SERVER:
+        raise PoolVersionError(
+            f"{address} is Postgres {server // 10_000}; a pool needs {OLDEST_SERVER // 10_000} or "
+            "later"
+        )
+
+
+async def check_tables(connection: Connection) -> None:
+    """See within a transaction that the tables are still those of this program.
+
+    Raises:
+        PoolVersionError: someone has updated the pool.
+    """
+    row = await (await connection.execute("SELECT version FROM quarterdeck.pool")).fetchone()
+    if row is None or row[0] != TABLES_VERSION:
+        found = "no version" if row is None else f"version {row[0]}"
+        raise PoolVersionError(
+            f"the tables of the pool have {found} by now, and this program knows {TABLES_VERSION}; "
+            "update this program and start it again"
         )
 
 
@@ -137,6 +179,7 @@ async def create_tables(address: PoolAddress) -> bool:
     text = await asyncio.to_thread(_TABLES.read_bytes)
 
     async def create(connection: Connection) -> bool:
+        check_server(address, connection.info.server_version)
         await connection.execute("SELECT pg_advisory_xact_lock(7311)")
         row = await (await connection.execute(_FIND_VERSION)).fetchone()
         if row is not None and row[0] is not None:

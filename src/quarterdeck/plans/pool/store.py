@@ -19,7 +19,7 @@ from quarterdeck.wire.record import Record, encode_record, event_type
 
 from ..progress import ProgressEntry
 from ..workflow import Plain
-from .database import Connection, PoolDatabase
+from .database import Connection, PoolDatabase, check_tables
 from .errors import LeaseLostError
 from .limits import SATURATED
 
@@ -193,7 +193,11 @@ class PoolStore:
     async def renew(
         self, worker: WorkerInfo, leases: Sequence[Lease], seconds: float
     ) -> set[tuple[str, str, int]]:
-        """Go on holding leases; those that are still held, as run, key and token."""
+        """Go on holding leases; those that are still held, as run, key and token.
+
+        Raises:
+            PoolVersionError: the tables are of another version by now; nothing is renewed.
+        """
         values = {
             "worker": worker.id,
             "seconds": seconds,
@@ -203,6 +207,7 @@ class PoolStore:
         }
 
         async def write(connection: Connection) -> set[tuple[str, str, int]]:
+            await check_tables(connection)
             await connection.execute(
                 "UPDATE quarterdeck.workers SET seen = now(), state = %s WHERE id = %s",
                 (worker.state, worker.id),

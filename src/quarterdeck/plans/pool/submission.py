@@ -130,9 +130,16 @@ class PoolRuns:
             inputs=dict(inputs),
             created=read_wall_clock(),
         )
+        if await self._read("WHERE name = %s", (info.name,)):
+            raise RunExistsError(info.name, is_over=True)
         definition = await asyncio.to_thread(_define, plan, info)
         await _push_start(definition, plan.directory)
-        await self._database.run(lambda connection: _insert(connection, definition, tasks))
+        try:
+            await self._database.run(lambda connection: _insert(connection, definition, tasks))
+        except RunExistsError:
+            # Another one came first, between the two.
+            await _push_start(definition, plan.directory, removes=True)
+            raise
         return await self.find(info.name)
 
     async def find(self, name: str) -> PoolRun:
@@ -281,10 +288,14 @@ def _define(plan: CheckedPlan, info: RunInfo) -> RunDefinition:
     )
 
 
-async def _push_start(definition: RunDefinition, directory: Path) -> None:
-    pairs = [f"{definition.base}:{name_reference(definition.info.id, 'base')}"]
-    if definition.included:
-        pairs.append(f"{definition.included}:{name_reference(definition.info.id, 'included')}")
+async def _push_start(definition: RunDefinition, directory: Path, *, removes: bool = False) -> None:
+    """Push what a run starts from, or remove it again."""
+    commits = {"base": definition.base, "included": definition.included}
+    pairs = [
+        f"{'' if removes else commit}:{name_reference(definition.info.id, name)}"
+        for name, commit in commits.items()
+        if commit
+    ]
     words = ("push", "-q", "--porcelain", "--", definition.remote, *pairs)
     try:
         await run_own_program("git", words, cwd=str(directory))

@@ -31,7 +31,7 @@ from .address import PoolAddress
 from .adoption import HeldLease
 from .cleanup import PoolCleanUp
 from .database import PoolDatabase
-from .errors import LeaseLostError, PoolError, PoolUnreachableError
+from .errors import LeaseLostError, PoolError, PoolUnreachableError, PoolVersionError
 from .event_shipment import EventShipment
 from .pool_fleet import PoolFleet
 from .store import MOST_FAILURES, Lease, PendingAnswer, PoolStore, WorkerInfo
@@ -144,6 +144,7 @@ class _Worker:
         self._held: dict[str, HeldLease] = {}
         self._work = BackgroundTasks()
         self._is_draining = asyncio.Event()
+        self._failure: PoolVersionError | None = None
         self._must_release = asyncio.Event()
         self._changed = asyncio.Event()
         self._may_clean = asyncio.Event()
@@ -161,7 +162,12 @@ class _Worker:
         self._changed.set()
 
     async def run(self) -> None:
-        """Until it is drained. Raises NoHostError, LinkError: the host is gone."""
+        """Until it is drained.
+
+        Raises:
+            NoHostError, LinkError: the host is gone.
+            PoolVersionError: the pool was updated.
+        """
         await self._beats.register(self._info)
         await self._end_strays()
         self._say(f"{self._info.name} is a worker with {self._options.slots} slots")
@@ -173,6 +179,8 @@ class _Worker:
         finally:
             await self._shipping.close()
             await self._work.close()
+        if self._failure is not None:
+            raise self._failure
 
     async def _end_strays(self) -> None:
         """Agents of tasks that this worker had and has no more, such as after a kill."""
@@ -300,6 +308,8 @@ class _Worker:
                     [held.lease for held in helds],
                     self._options.lease_seconds,
                 )
+            except PoolVersionError as error:
+                self._leave(error)
             except PoolUnreachableError as error:
                 _log.warning("%s", error)
                 for held in helds:
@@ -313,6 +323,14 @@ class _Worker:
                     elif self._held.get(lease.path) is held:
                         held.lose("another worker has it, or the run was stopped")
             await asyncio.sleep(self._options.lease_seconds / 6)
+
+    def _leave(self, error: PoolVersionError) -> None:
+        """Nothing may be written any more: end the agents, and then this worker."""
+        self._failure = error
+        for held in self._held.values():
+            held.lose(str(error))
+        self._is_draining.set()
+        self._changed.set()
 
     async def _clean_up(self) -> None:
         """Remove what runs have left, now and then, and when one may have ended."""
