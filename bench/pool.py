@@ -5,8 +5,9 @@ and the files of a turn on their way to a git remote. Postgres does not wait for
 import asyncio
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import psycopg
 
@@ -14,17 +15,22 @@ from quarterdeck.config.places import Places
 from quarterdeck.fleet.api import AgentInfo
 from quarterdeck.plans.pool.address import PoolAddress
 from quarterdeck.plans.pool.database import Connection, PoolDatabase, create_tables
+from quarterdeck.plans.pool.event_shipment import EventShipment
 from quarterdeck.plans.pool.store import Lease, PoolStore, WorkerInfo
 from quarterdeck.plans.pool.transport import PoolTransport, name_reference
 from quarterdeck.wire.content import text
 from quarterdeck.wire.events import MessageChunk
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import Record
+from quarterdeck.wire.tasks import run_beside
 from tests.support.postgres import run_postgres
 from tests.support.work_trees import git, new_repository
 
 from .size import Size
 from .table import Row, Table
+
+if TYPE_CHECKING:
+    from quarterdeck.fleet.client import HostClient
 
 __all__ = ["run"]
 
@@ -40,6 +46,8 @@ def run(size: Size) -> Iterator[Table]:
         with psycopg.connect(f"{url}/postgres", autocommit=True) as connection:
             connection.execute("CREATE DATABASE bench")
         yield asyncio.run(_measure_database(f"{url}/bench", seconds, tasks))
+        agents, rate = size.choose((50, 20), (50, 20), (2, 20))
+        yield asyncio.run(_measure_worker(f"{url}/bench", seconds * 2, agents, rate))
     with tempfile.TemporaryDirectory() as folder:
         files, turns = size.choose((5_000, 20), (1_000, 5), (3, 1))
         yield asyncio.run(_measure_files(Path(folder).resolve(), files, turns))
@@ -70,6 +78,7 @@ async def _measure_database(url: str, seconds: float, tasks: int) -> Table:
             await stores[0].claim(WorkerInfo(id="idle", name="idle"), [], 60)
         claim = (time.perf_counter() - began) / 10
         size, events = await databases[0].run(_read_size)
+        waiting = await databases[0].run(_read_task_size)
     finally:
         for database in databases:
             await database.close()
@@ -82,6 +91,7 @@ async def _measure_database(url: str, seconds: float, tasks: int) -> Table:
                 f"≥ {_EVENTS_GOAL:,.0f}/s", many >= _EVENTS_GOAL),
             Row("an event of 200 characters on disk", f"{size / events:,.0f} bytes"),
             Row(f"a claim that finds nothing among {tasks:,} tasks", f"{claim * 1e3:.1f} ms"),
+            Row("a task that waits, in the database; in workers nothing", f"{waiting:,.0f} bytes"),
         ],
         notes=("Without waiting for the disk (fsync is off); everything on one machine.",),
     )  # fmt: skip
@@ -106,6 +116,117 @@ async def _read_size(connection: Connection) -> tuple[int, int]:
     ).fetchone()
     assert row is not None
     return row[0], row[1]
+
+
+async def _read_task_size(connection: Connection) -> float:
+    query = "SELECT pg_total_relation_size('quarterdeck.tasks'), count(*) FROM quarterdeck.tasks"
+    row = await (await connection.execute(query)).fetchone()
+    assert row is not None
+    return row[0] / row[1]
+
+
+class _Speaker:
+    """A fleet whose agents say so many messages a second; as much of one as a shipment uses."""
+
+    def __init__(self, agents: int, rate: int) -> None:
+        self.sessions = [f"speaker_{number}" for number in range(agents)]
+        self._rate = rate
+        self._said: dict[str, list[Record]] = {session: [] for session in self.sessions}
+        self._new: asyncio.Queue[Record] = asyncio.Queue(100_000)
+        self.times: dict[tuple[str, int], float] = {}
+
+    async def speak(self, seconds: float) -> None:
+        """Say it in steps of a fifth of a second, as streams do."""
+        began, step = time.perf_counter(), 0
+        while time.perf_counter() - began < seconds:
+            for session in self.sessions:
+                said = self._said[session]
+                for _ in range(max(1, self._rate // 5)):
+                    record = Record(
+                        seq=len(said) + 1, time=1, session=SessionId(session),
+                        event=MessageChunk(content=text("x" * 200)),
+                    )  # fmt: skip
+                    said.append(record)
+                    self.times[session, record.seq] = time.perf_counter()
+                self._new.put_nowait(said[-1])
+            step += 1
+            await asyncio.sleep(max(0.0, began + step / 5 - time.perf_counter()))
+
+    async def follow(self, after: int | None, *, patience: float) -> AsyncGenerator[Record]:
+        """What is new."""
+        while True:
+            yield await self._new.get()
+
+    async def read(self, session: str, *, after: int, limit: int) -> list[Record]:
+        """A page."""
+        return self._said[session][after : after + limit]
+
+    async def agent(self, session: str) -> AgentInfo:
+        """About one."""
+        return AgentInfo(
+            session=SessionId(session), name=session, agent="codex", cwd="/", state="running"
+        )
+
+
+class _TimedStore(PoolStore):
+    """Notes how long records were on their way."""
+
+    def __init__(self, database: PoolDatabase, speaker: _Speaker) -> None:
+        super().__init__(database)
+        self._times = speaker.times
+        self.lags: list[float] = []
+
+    async def ship(self, lease: Lease, info: AgentInfo, records: Sequence[Record]) -> None:
+        """As always."""
+        await super().ship(lease, info, records)
+        now = time.perf_counter()
+        self.lags += [now - self._times[info.session, record.seq] for record in records]
+
+
+async def _measure_worker(url: str, seconds: float, agents: int, rate: int) -> Table:
+    """One worker, one connection, many agents; and a task whose worker is gone."""
+    async with PoolDatabase.open(PoolAddress(url)) as database:
+        speaker = _Speaker(agents, rate)
+        store = _TimedStore(database, speaker)
+        lease = await store.claim(WorkerInfo(id="w0", name="w"), [], 600)
+        assert lease is not None
+        shipment = EventShipment(cast("HostClient", speaker), store)
+        for session in speaker.sessions:
+            await shipment.watch(lease, session)
+        began = time.perf_counter()
+        async with run_beside(shipment.run(), name="bench: shipment"):
+            await speaker.speak(seconds)
+            await shipment.flush(lease)
+        took = time.perf_counter() - began
+        await shipment.close()
+        takeover = await _measure_takeover(store, lease)
+    lags = sorted(store.lags)
+    middle, slow = lags[len(lags) // 2], lags[int(len(lags) * 0.95)]
+    return Table(
+        f"A worker of a pool: {agents} agents with {rate} messages a second each, one connection",
+        [
+            Row("records shipped", f"{len(lags) / took:,.0f}/s of {agents * rate:,}/s"),
+            Row("lag of a record, median", f"{middle * 1e3:,.0f} ms"),
+            Row("lag of a record, 95 of 100", f"{slow * 1e3:,.0f} ms"),
+            Row("a task of a dead worker, after the end of its lease", f"{takeover * 1e3:,.0f} ms"),
+        ],
+        notes=("A worker asks for tasks twice a second. Then come git, and the agent's start.",),
+    )
+
+
+async def _measure_takeover(store: PoolStore, lease: Lease) -> float:
+    """From the end of a lease until another worker has the task and its steps."""
+    worker = WorkerInfo(id="w0", name="w")
+    held = await store.renew(worker, [lease], 0.3)
+    assert held
+    began, other = time.perf_counter(), WorkerInfo(id="heir", name="heir")
+    taken = None
+    while taken is None:
+        taken = await store.claim(other, [], 600)
+        await asyncio.sleep(0.0 if taken else 0.5)
+    await store.read_steps(taken)
+    await store.read_progress(taken.run)
+    return max(0.0, time.perf_counter() - began - 0.3)
 
 
 async def _claim(store: PoolStore, number: int) -> Lease:
@@ -168,7 +289,7 @@ async def _measure_files(folder: Path, files: int, turns: int) -> Table:
     began = time.perf_counter()
     await transport.prepare()
     prepared = time.perf_counter() - began
-    reference, commit = name_reference("r", "t", "codex", "1"), base
+    reference, commit, before = name_reference("r", "t", "codex", "1"), base, base
     began = time.perf_counter()
     for turn in range(turns):
         (transport.checkout / "d0" / "f0.txt").write_text("line\n" * 49 + f"{turn}\n")

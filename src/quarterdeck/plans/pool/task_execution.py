@@ -41,6 +41,8 @@ __all__ = ["TaskExecution"]
 _PATH: ContextVar[tuple[str, ...]] = ContextVar("path")
 _PUSHES = 5
 _NO_BRANCH = "the plan was submitted from a commit without a branch; name one with into"
+_MARKED = ("send", "repeat")
+"""Steps that send a prompt: that they begin is stored before."""
 _SHIPPED_BEFORE = frozenset({"wait", "wait again", "wait gate", "end"})
 """Steps whose result is stored only once the pool has all that was said before."""
 
@@ -165,6 +167,8 @@ class PoolConduct(PlanConduct):
     ) -> None:
         super().__init__(run, progress, adoption.fleet, places)
         self._adoption = adoption
+        self.begun_elsewhere: set[tuple[str, str]] = set()
+        """Paths and names of steps that another worker began, and perhaps did."""
         self._briefs: dict[str, TaskBrief] = {}
         self._contenders: dict[str, str] = {}
         """Of sessions."""
@@ -183,8 +187,10 @@ class PoolConduct(PlanConduct):
     async def send_prompt(
         self, brief: TaskBrief, contender: Contender, attempt: int, last: AttemptResult | None
     ) -> SentPrompt | str:
-        """See ``PlanConduct``."""
+        """See ``PlanConduct``; marked as repeated, if another worker may have sent it before."""
         brief = self._here(brief)
+        if self._was_begun("send begun again", brief, contender, attempt):
+            return "the turn ended: gone, and so had its repetition"
         if last is not None and last.sent is not None and not await self._is_here(last.sent):
             sent = await self._go_on(brief, contender, last.sent.session, make_retry(brief, last))
             await self._note_sent(brief, contender, attempt, sent)
@@ -193,7 +199,13 @@ class PoolConduct(PlanConduct):
         if isinstance(sent, SentPrompt):
             self._contenders[sent.session] = contender.name
             await self._is_here(sent)
+            if self._was_begun("send", brief, contender, attempt):
+                await self._note_repeated(brief, contender, attempt, sent, "its worker is gone")
         return sent
+
+    def _was_begun(self, step: str, brief: TaskBrief, contender: Contender, attempt: int) -> bool:
+        path = f"{brief.task.key}/{contender.name}/{attempt}"
+        return (path, step) in self.begun_elsewhere
 
     async def wait_turn(self, key: str, sent: SentPrompt, after: int = 0) -> TurnResult:
         """See ``PlanConduct``; the files are at the remote when it returns."""
@@ -222,20 +234,14 @@ class PoolConduct(PlanConduct):
     ) -> SentPrompt | str:
         """See ``PlanConduct``; here, if its worker is gone."""
         brief = self._here(brief)
+        if any(self._was_begun(step, brief, contender, attempt) for step in _MARKED):
+            return f"the turn ended: gone, and so had its repetition ({result.reason})"
         if await self._is_here(sent):
             again = await super().repeat_prompt(brief, contender, attempt, sent, result, last)
         else:
             words = brief.prompt if last is None else make_retry(brief, last)
             again = await self._go_on(brief, contender, sent.session, words)
-            await self._note(
-                *("turn_repeated", f"{brief.task.key}/{contender.name}/{attempt}/repeated"),
-                task=brief.task.key,
-                contender=contender.name,
-                attempt=attempt,
-                session=again.session,
-                message=again.message,
-                text=result.reason,
-            )
+            await self._note_repeated(brief, contender, attempt, again, result.reason)
         if isinstance(again, SentPrompt):
             self._contenders[again.session] = contender.name
             await self._is_here(again)
@@ -285,6 +291,24 @@ class PoolConduct(PlanConduct):
         contender = next(one for one in brief.task.contenders if one.name == report.contender)
         session = await self._find_here(brief, contender, report.session)
         return replace(report, session=session)
+
+    async def _note_repeated(
+        self,
+        brief: TaskBrief,
+        contender: Contender,
+        attempt: int,
+        again: SentPrompt,
+        reason: str,
+    ) -> None:
+        await self._note(
+            *("turn_repeated", f"{brief.task.key}/{contender.name}/{attempt}/repeated"),
+            task=brief.task.key,
+            contender=contender.name,
+            attempt=attempt,
+            session=again.session,
+            message=again.message,
+            text=reason,
+        )
 
     async def _note_sent(
         self, brief: TaskBrief, contender: Contender, attempt: int, sent: SentPrompt
@@ -365,6 +389,8 @@ class TaskExecution:
             return self._stored[path, name]
         lease = self._held.lease
         try:
+            if name in _MARKED:
+                await self._mark(path, name)
             result = to_plain(await work(*arguments))
             if name in _SHIPPED_BEFORE:
                 await self._held.insist(lambda: self._shipping.flush(lease))
@@ -373,6 +399,28 @@ class TaskExecution:
             await self._abort(error)
         self._stored[path, name] = result
         return result
+
+    async def _mark(self, path: str, name: str) -> None:
+        """Say that a prompt is about to be sent from here: no other worker can see whether it was.
+
+        On the machine that began it, its log says whether the agent has it.
+        """
+        begun = self._conduct.begun_elsewhere
+        first = await self._mark_once(path, f"{name} begun")
+        second = f"{name} begun again"
+        if first == self._held.lease.worker and (path, second) not in self._stored:
+            return
+        begun.add((path, name))
+        if await self._mark_once(path, second) != self._held.lease.worker:
+            begun.add((path, second))
+
+    async def _mark_once(self, path: str, mark: str) -> Plain:
+        """The worker that has made a mark; this one, if none had."""
+        lease = self._held.lease
+        if (path, mark) not in self._stored:
+            await self._held.insist(lambda: self._store.store_step(lease, path, mark, lease.worker))
+            self._stored[path, mark] = lease.worker
+        return self._stored[path, mark]
 
     async def _abort(self, error: Exception) -> NoReturn:
         if isinstance(error, LeaseLostError):
