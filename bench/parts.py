@@ -52,6 +52,8 @@ PARTS = {
         Part("permissions", "rules tried on recorded permission requests"),
         Part("history", "listing and searching sessions of other agents and of ours"),
         Part("plans", "a plan with its durable engine against none", ("/proc",)),
+        Part("pool", "leases, events and files of a pool of workers", ("postgres", "git")),
+        Part("scale", "waiting sessions and tasks of a pool, from few to very many"),
         Part("emulators", "terminal emulators against pyte and tmux"),
         Part("containment", "a command in each kind of sandbox"),
     )

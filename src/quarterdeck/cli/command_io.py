@@ -16,18 +16,23 @@ from .remote.host_option import find_group, find_remote, resolve_remote
 if TYPE_CHECKING:
     from quarterdeck.fleet.client import HostClient
     from quarterdeck.fleet.remote.grouped_host import GroupedHost
+    from quarterdeck.plans.pool.address import PoolAddress
+    from quarterdeck.plans.pool.database import PoolDatabase
 
 __all__ = [
     "DURATION",
     "Duration",
     "as_json_option",
+    "chosen_pool",
     "echo_json",
     "echo_lines",
+    "find_pool",
     "plain_json",
     "read_given_text",
     "resolve_directory",
     "terminal_width",
     "with_fleet",
+    "with_pool",
 ]
 
 T = TypeVar("T")
@@ -42,7 +47,58 @@ def with_fleet(work: "Callable[[HostClient], Awaitable[T]]", *, start: bool = Tr
         NoHostError: none is running, and none is to be started.
         QuarterdeckError: the host cannot be reached, or it refuses.
     """
+    if chosen_pool.url is not None:
+        return with_pool(chosen_pool.url, lambda database: work(_make_pool_fleet(database)))
     return asyncio.run(_with_fleet(work, start))
+
+
+class _ChosenPool:
+    url: str | None = None
+
+
+chosen_pool = _ChosenPool()
+"""What `quarterdeck --pool` says: its commands are about the agents of a pool then."""
+
+
+def find_pool(given: str | None) -> "PoolAddress":
+    """The address of a pool: what is given, or the default one.
+
+    Raises:
+        PoolError: it cannot be used, or there is none.
+    """
+    from quarterdeck.plans.engine import check_engine
+
+    check_engine()
+    from quarterdeck.config.loader import load_config
+    from quarterdeck.config.places import Places
+    from quarterdeck.plans.pool.address import find_pool_address
+
+    # Your own file alone: a project must not choose where commands go.
+    return find_pool_address(
+        given, setting=lambda: load_config(Places.find(), environ={}).settings.pool
+    )
+
+
+def with_pool(url: str | None, work: "Callable[[PoolDatabase], Awaitable[T]]") -> T:
+    """Do some work with a pool; None: the default one.
+
+    Raises:
+        PoolError: it cannot be found or reached, or it refuses.
+    """
+    address = find_pool(url)
+    from quarterdeck.plans.pool.database import PoolDatabase
+
+    async def run() -> T:
+        async with PoolDatabase.open(address, "quarterdeck cli") as database:
+            return await work(database)
+
+    return asyncio.run(run())
+
+
+def _make_pool_fleet(database: "PoolDatabase") -> "HostClient":
+    from quarterdeck.plans.pool.pool_fleet import PoolFleet
+
+    return PoolFleet.create(database)
 
 
 async def _with_fleet(work: "Callable[[HostClient], Awaitable[T]]", start: bool) -> T:

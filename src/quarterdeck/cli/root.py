@@ -140,6 +140,12 @@ COMMANDS = {
         "quarterdeck.cli.fleet.plan:plan",
         "Check, show and run work that is written down in a plan.",
     ),
+    "worker": LazyCommand(
+        "quarterdeck.cli.fleet.pool:worker", "Work on the tasks of a pool's plans."
+    ),
+    "pool": LazyCommand(
+        "quarterdeck.cli.fleet.pool:pool", "Create and look at a pool: plans on many machines."
+    ),
     "terminal": LazyCommand(
         "quarterdeck.cli.fleet.terminal:terminal",
         "Run programs in terminals that outlive this one.",
@@ -183,14 +189,26 @@ COMMANDS = {
     help="Use the host of another machine: a name of your settings, or ssh://[USER@]HOST[:PORT]. "
     "Several times: these hosts together; 'local' is that of this machine.",
 )
+@click.option(
+    "--pool",
+    metavar="URL",
+    help="Let ps, inbox, answer, attach, logs, wait, search, usage, diff and review be about the "
+    "agents of a pool: a URL, a file with one, or `default`; see `pool --help`.",
+)
 @click.pass_context
-def root(context: click.Context, debug: bool, plain: bool, hosts: tuple[str, ...]) -> None:
+def root(
+    context: click.Context, debug: bool, plain: bool, hosts: tuple[str, ...], pool: str | None
+) -> None:
     """Command many coding agents, of any vendor, from one place."""
     del debug  # ``is_debug`` looks for it itself, because it must know when parsing fails.
+    if hosts and pool is not None:
+        raise click.UsageError("--host and --pool exclude each other")
     if hosts:
         from .remote.host_option import choose_hosts
 
         choose_hosts(context, hosts)
+    if pool is not None:
+        _choose_pool(pool, context.invoked_subcommand)
     if plain:
         if context.invoked_subcommand is not None:
             raise click.UsageError("--plain stands alone; commands write plain lines anyway")
@@ -202,6 +220,24 @@ def root(context: click.Context, debug: bool, plain: bool, hosts: tuple[str, ...
 
         if code := welcome(is_host_given=bool(hosts)):
             raise click.exceptions.Exit(code)
+
+
+_OF_POOLS = frozenset(
+    {"ps", "inbox", "answer", "attach", "logs", "wait", "search", "usage", "diff", "review"}
+)
+"""Commands that can be about the agents of a pool."""
+
+
+def _choose_pool(url: str, command: str | None) -> None:
+    if command not in _OF_POOLS:
+        known = ", ".join(sorted(_OF_POOLS))
+        raise click.UsageError(
+            f"--pool before a command goes with {known}; `plan`, `worker` and `pool` have a --pool "
+            "of their own"
+        )
+    from .command_io import chosen_pool
+
+    chosen_pool.url = url
 
 
 def run(arguments: Sequence[str]) -> int:

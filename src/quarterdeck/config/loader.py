@@ -206,7 +206,7 @@ def nest_layer(layer: Layer) -> dict[str, Any]:
 
 
 PREFIX = "QUARTERDECK_"
-OTHERS = frozenset({"QUARTERDECK_HOME", "QUARTERDECK_DEBUG"})
+OTHERS = frozenset({"QUARTERDECK_HOME", "QUARTERDECK_DEBUG", "QUARTERDECK_POOL"})
 """Variables of ours that are no settings."""
 
 
@@ -442,11 +442,12 @@ def _check_people(layer: Layer) -> Iterator[ConfigProblem]:
 
 
 def _check_hosts(layer: Layer) -> Iterator[ConfigProblem]:
-    """Find hosts that a project names: it must not choose where commands go."""
+    """Find hosts and pools that a project names: it must not choose where commands go."""
     for key, placed in layer.items():
-        if key[0] == "hosts" and placed.source.layer != "user":
+        if key[0] in ("hosts", "pool") and placed.source.layer != "user":
             where = placed.source.place or placed.source.layer
-            yield ConfigProblem(where, spell_key(key), "only your own file can name hosts")
+            what = "hosts" if key[0] == "hosts" else "a pool"
+            yield ConfigProblem(where, spell_key(key), f"only your own file can name {what}")
 
 
 def _check_approvers(given: dict[str, Any], known: set[str]) -> Iterator[str]:

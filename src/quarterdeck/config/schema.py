@@ -581,6 +581,9 @@ class Settings(Value, frozen=True, kw_only=True):
     """The process that owns the agents."""
     hosts: dict[HostName, RemoteHostSettings] = field(default_factory=dict[str, RemoteHostSettings])
     """Hosts on other machines, by a name of your choice; see ``docs/remote-hosts.md``."""
+    pool: str | None = None
+    """The pool that ``--pool default`` means if the variable ``QUARTERDECK_POOL`` is not set: a URL
+    without a password, or the path of a file with a URL; see ``docs/pool.md``."""
     notifications: NotificationSettings = NotificationSettings()
     """How you are notified that an agent needs you, is done or failed."""
     worktrees: WorktreeSettings = WorktreeSettings()

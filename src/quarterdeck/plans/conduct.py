@@ -46,7 +46,14 @@ if TYPE_CHECKING:
     from quarterdeck.fleet.api import AgentInfo
     from quarterdeck.fleet.client import HostClient
 
-__all__ = ["AttemptResult", "PlanConduct", "TaskBrief", "make_agent_name"]
+__all__ = [
+    "AttemptResult",
+    "PlanConduct",
+    "TaskBrief",
+    "make_agent_name",
+    "make_retry",
+    "make_spawn",
+]
 
 _log = logging.getLogger(__name__)
 _MOST_OUTPUT = 100_000
@@ -216,10 +223,10 @@ class PlanConduct:
         try:
             if last is None or last.sent is None:
                 sent = await find_or_spawn(
-                    self._fleet, _make_request(self.run.info.id, brief, contender)
+                    self._fleet, make_spawn(self.run.info.id, brief, contender)
                 )
             else:
-                words = _make_retry(brief, last)
+                words = make_retry(brief, last)
                 sent = await find_or_send(self._fleet, last.sent.session, last.seq, words)
         except (LinkError, NoHostError) as error:
             await self.abort(error)
@@ -273,7 +280,7 @@ class PlanConduct:
         key = brief.task.key
         if self._decision(key).is_set():
             return "withdrawn"
-        words = brief.prompt if last is None else _make_retry(brief, last)
+        words = brief.prompt if last is None else make_retry(brief, last)
         try:
             again = await resume_and_repeat(self._fleet, sent, result, words)
         except (LinkError, NoHostError) as error:
@@ -452,7 +459,8 @@ async def _count_changes(fleet: "HostClient", info: "AgentInfo") -> tuple[int, i
     return len(changed), added, removed
 
 
-def _make_request(run: str, brief: TaskBrief, contender: Contender) -> SpawnOptions:
+def make_spawn(run: str, brief: TaskBrief, contender: Contender) -> SpawnOptions:
+    """How the agent of a contender is started."""
     fields, task = brief.task.fields, brief.task
     given = asdict(fields.options)
     given["limits"] = SessionLimits(**asdict(fields.options.limits))
@@ -471,7 +479,8 @@ def _make_request(run: str, brief: TaskBrief, contender: Contender) -> SpawnOpti
     )
 
 
-def _make_retry(brief: TaskBrief, last: AttemptResult) -> str:
+def make_retry(brief: TaskBrief, last: AttemptResult) -> str:
+    """What an agent is sent after a failed check."""
     failed = next(check for check in last.checks if not check.passed)
     values = {
         **brief.outputs,

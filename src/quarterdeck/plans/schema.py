@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import field
 
-from quarterdeck.config.setting_types import Count, Retries, Seconds
+from quarterdeck.config.setting_types import Count, Days, Retries, Seconds
 from quarterdeck.wire.settings import Effort, PermissionMode
 from quarterdeck.wire.values import Value
 from quarterdeck.wire.worktrees import LandingMethod
@@ -141,6 +141,8 @@ class TaskFields(Value, frozen=True, kw_only=True):
     base: str | None = None
     """The branch, tag or commit that the worktree starts from; without it, what is checked out. A
     template of inputs."""
+    labels: tuple[str, ...] = ()
+    """In a pool: what a worker must have, such as ``gpu``."""
     budget: tuple[str, ...] = ()
     """What each agent of the task may use: ``5usd``, ``200ktok``, ``50calls``, ``30min``."""
     checks: tuple[CheckFields, ...] = ()
@@ -190,6 +192,15 @@ class PlanFields(Value, frozen=True, kw_only=True):
     """The agent of tasks that name none."""
     at_once: Count = 8
     """How many agents of the plan work at the same time."""
+    remote: str | None = None
+    """In a pool: the git remote by which files travel, by its name or address; without it,
+    ``origin``."""
+    carry_ignored: bool = False
+    """In a pool: let the ignored files that ``.worktreeinclude`` lists travel too. They go through
+    the git remote, where everyone with access to it can read them: mind what is secret."""
+    keep_days: Days = 7.0
+    """In a pool: how many days after its end the files of a run stay at the git remote, and its
+    session files in the pool. 0: they go at once."""
     inputs: dict[str, InputFields] = field(default_factory=dict[str, InputFields])
     tasks: dict[str, TaskFields] = field(default_factory=dict[str, TaskFields])
 

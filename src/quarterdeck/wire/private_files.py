@@ -68,7 +68,7 @@ def _is_open(status: os.stat_result) -> bool:
     return bool(status.st_mode & _OTHERS) and status.st_uid == os.getuid()
 
 
-def write_private(path: Path, text: str) -> None:
+def write_private(path: Path, content: str | bytes) -> None:
     """Replace a file; a crash leaves the old one or the new one. Blocks.
 
     Raises:
@@ -80,8 +80,8 @@ def write_private(path: Path, text: str) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(handle)
         Path(temporary).replace(target)

@@ -12,15 +12,26 @@ import click
 from quarterdeck.wire.clock import read_wall_clock
 from quarterdeck.wire.terminal_text import count_noun
 
-from ..command_io import as_json_option, echo_json, echo_lines, terminal_width, with_fleet
+from ..command_io import (
+    as_json_option,
+    echo_json,
+    echo_lines,
+    terminal_width,
+    with_fleet,
+    with_pool,
+)
 from ..output import echo, format_age, table, write_notice
 from .exit_codes import ENDED_BADLY
+from .pool import pool_option
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import NoReturn
 
     from quarterdeck.config.places import Places
     from quarterdeck.plans.plan import CheckedPlan
+    from quarterdeck.plans.pool.database import PoolDatabase
+    from quarterdeck.plans.pool.submission import PoolRun
     from quarterdeck.plans.progress import ProgressEntry, RunProgress, TaskProgress
     from quarterdeck.plans.run import PlanRun
 
@@ -110,11 +121,20 @@ def schema() -> None:
 @_input_option
 @click.option("-n", "--name", help="Name of the run; by default, that of the plan.")
 @click.option("--detach", is_flag=True, help="Run it in the background.")
+@pool_option
 @as_json_option
-def run(file: Path, inputs: tuple[str, ...], name: str | None, detach: bool, as_json: bool) -> None:
+def run(
+    file: Path,
+    inputs: tuple[str, ...],
+    name: str | None,
+    detach: bool,
+    pool: str | None,
+    as_json: bool,
+) -> None:
     """Run a plan; it can be killed at any time and resumed.
 
-    Needs the extra `pool`, and a project that is trusted.
+    With --pool the workers of a pool run it, and this command only shows what happens. Needs the
+    extra `pool`, and a project that is trusted.
     """
     from quarterdeck.config.places import Places
     from quarterdeck.plans.run import create_run
@@ -124,6 +144,9 @@ def run(file: Path, inputs: tuple[str, ...], name: str | None, detach: bool, as_
     found = _load(file)
     check_trust(found.directory, places)
     _check_engine()
+    if pool is not None:
+        _submit(pool, found, _parse_inputs(inputs), name, detach, as_json)
+        return
     made = create_run(places, found, _parse_inputs(inputs), name)
     _execute(made, detach, as_json)
 
@@ -136,8 +159,11 @@ def run(file: Path, inputs: tuple[str, ...], name: str | None, detach: bool, as_
     "--all", "resume_all", is_flag=True, help="Every run that ended early, in the background."
 )
 @click.option("--detach", is_flag=True, help="Run it in the background.")
+@pool_option
 @as_json_option
-def resume(name: str | None, resume_all: bool, detach: bool, as_json: bool) -> None:
+def resume(
+    name: str | None, resume_all: bool, detach: bool, pool: str | None, as_json: bool
+) -> None:
     """Continue the run NAME; no task that has ended runs again.
 
     With --all those whose process ended early; not those that were stopped with `plan stop`.
@@ -146,6 +172,9 @@ def resume(name: str | None, resume_all: bool, detach: bool, as_json: bool) -> N
 
     if (name is None) is not resume_all:
         raise click.UsageError("name a run, or give --all")
+    if pool is not None:
+        _set_pool_state(pool, name, "running", as_json)
+        return
     if name is None:
         _resume_all(as_json)
         return
@@ -157,15 +186,16 @@ def resume(name: str | None, resume_all: bool, detach: bool, as_json: bool) -> N
 
 @plan.command()
 @click.argument("name", required=False)
+@pool_option
 @as_json_option
-def status(name: str | None, as_json: bool) -> None:
-    """Show the runs, or the tasks of the run NAME."""
+def status(name: str | None, pool: str | None, as_json: bool) -> None:
+    """Show the runs, or the tasks of the run NAME; with --pool, those of a pool."""
     from quarterdeck.plans.run import list_runs
 
     if name is not None:
-        _show_run(_find_run(name), as_json)
+        _show_run(_find_run(name) if pool is None else _find_pool_run(pool, name), as_json)
         return
-    runs = list_runs(_places())
+    runs: Sequence[PlanRun] = list_runs(_places()) if pool is None else _list_pool_runs(pool)
     if as_json:
         echo_json({"runs": [_describe_run(one) for one in runs]})
         return
@@ -182,11 +212,15 @@ def status(name: str | None, as_json: bool) -> None:
 
 @plan.command()
 @_name_argument
+@pool_option
 @as_json_option
-def stop(name: str, as_json: bool) -> None:
+def stop(name: str, pool: str | None, as_json: bool) -> None:
     """Stop the run NAME and interrupt its agents; it can be resumed."""
     from quarterdeck.plans.runner import stop_run
 
+    if pool is not None:
+        _set_pool_state(pool, name, "stopped", as_json)
+        return
     found = _find_run(name)
     stopped = with_fleet(lambda fleet: stop_run(found, fleet))
     if as_json:
@@ -295,6 +329,68 @@ def pick(
     else:
         echo(f"quarterdeck: {contender} is not landed: {result.reason or result.state}", err=True)
     raise SystemExit(0 if is_landed else NOT_LANDED)
+
+
+def _submit(
+    pool: str,
+    found: "CheckedPlan",
+    inputs: dict[str, str],
+    name: str | None,
+    detach: bool,
+    as_json: bool,
+) -> None:
+    """Give a plan to a pool, and show what happens unless it is detached."""
+    from quarterdeck.plans.pool.submission import PoolRuns
+
+    def show(entry: "ProgressEntry") -> None:
+        if not as_json and (line := _describe_entry(made_name[0], entry)):
+            echo(line)
+
+    made_name = [name or found.name]
+
+    async def work(database: "PoolDatabase") -> "PoolRun":
+        runs = PoolRuns(database)
+        made = await runs.submit(found, inputs, name)
+        made_name[0] = made.info.name
+        if detach:
+            return made
+        if not as_json:
+            write_notice(f"quarterdeck: run {made.info.name}")
+        return await runs.follow(made, show)
+
+    made = with_pool(pool, work)
+    if as_json:
+        echo_json(_describe_run(made))
+    elif detach:
+        echo(made.info.name)
+    if not detach and made.state != "done":
+        raise SystemExit(ENDED_BADLY)
+
+
+def _find_pool_run(pool: str, name: str) -> "PoolRun":
+    from quarterdeck.plans.pool.submission import PoolRuns
+
+    return with_pool(pool, lambda database: PoolRuns(database).find(name))
+
+
+def _list_pool_runs(pool: str) -> "list[PoolRun]":
+    from quarterdeck.plans.pool.submission import PoolRuns
+
+    return with_pool(pool, lambda database: PoolRuns(database).list_all())
+
+
+def _set_pool_state(pool: str, name: str | None, state: str, as_json: bool) -> None:
+    from quarterdeck.plans.pool.submission import PoolRuns
+
+    if name is None:
+        raise click.UsageError("name a run; the runs of a pool need no --all")
+    is_changed = with_pool(pool, lambda database: PoolRuns(database).set_state(name, state))
+    if not is_changed:
+        raise click.ClickException(f"{name} has ended")
+    if as_json:
+        echo_json({"name": name, "state": state})
+    else:
+        echo(f"{name} is {state}")
 
 
 def _resume_all(as_json: bool) -> None:

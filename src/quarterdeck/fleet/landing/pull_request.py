@@ -10,7 +10,7 @@ import asyncio
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ __all__ = [
     "PullRequestError",
     "check_pull_request",
     "open_pull_request",
+    "run_own_program",
 ]
 
 _SECONDS = 120.0
@@ -61,19 +62,22 @@ class OpenedPullRequest(Struct, frozen=True, kw_only=True):
 
 async def open_pull_request(
     draft: PullRequestDraft,
-    trust: TrustStore,
+    trust: TrustStore | None,
     *,
     remote: str | None = None,
     seconds: float = _SECONDS,
 ) -> OpenedPullRequest:
     """Push a branch and open a pull request for it, or find the one that is open already.
 
+    ``trust``: says whether the project is trusted; None: the repository is ours.
+
     Raises:
         PullRequestError: the project is not trusted, a program is missing or failed, or the remote
             is not clear.
         UnusableTrustError, NewerVersionError: the list of trusted directories cannot be read.
     """
-    await asyncio.to_thread(_check_trust, Path(draft.repository), trust)
+    if trust is not None:
+        await asyncio.to_thread(_check_trust, Path(draft.repository), trust)
     tools = _Tools(draft.repository, seconds)
     remote = await tools.choose_remote(remote)
     url = (await tools.git("remote", "get-url", remote)).strip()
@@ -190,29 +194,56 @@ class _Tools:
         return await asyncio.to_thread(find_own_program, name, [self._repository])
 
     async def run(self, name: str, words: Sequence[str], *, given: str = "") -> str:
-        program = await self._find(name)
-        if program is None:
-            raise PullRequestError(f"{name} is not on PATH outside the project; install it")
-        spec = CommandSpec(
-            argv=(program, *words),
-            cwd=self._repository,
-            env=_NO_PROMPT,
-            inherit=tuple(os.environ),
+        return await run_own_program(
+            name, words, cwd=self._repository, given=given, seconds=self._seconds
         )
-        ring, code = OutputRing(tail=_OUTPUT), None
-        async with await spawn(spec, merged=True) as process:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._seconds):
-                    with suppress(LinkError):  # it need not read what it is given
-                        await process.send(given.encode("utf-8", "replace"))
-                    process.close_input()
-                    while data := await process.receive():
-                        ring.write(data)
-                    code = (await process.wait()).code
-            await process.end(EndingDeadlines(ask=0.0, terminate=2.0))
-        output = Utf8Decoder().decode(ring.kept().at_characters().tail, final=True)
-        if code != 0:
-            how = f"exit code {code}" if code is not None else f"no end within {self._seconds:g} s"
-            shown = f"{name} {' '.join(words[:2])}"
-            raise PullRequestError(f"`{shown}` failed ({how}): {output.strip() or 'no output'}")
-        return output
+
+
+async def run_own_program(
+    name: str,
+    words: Sequence[str],
+    *,
+    cwd: str,
+    given: str = "",
+    seconds: float = _SECONDS,
+    env: Mapping[str, str] | None = None,
+) -> str:
+    """Run git, gh or glab as the person would, with all of their settings; what it prints.
+
+    Args:
+        name: no program of this name in ``cwd`` counts.
+        words: its arguments; no secret may be among them.
+        cwd: whose settings git reads, so it must be trusted, or ours.
+        given: what it reads.
+        seconds: it is ended then, with all that it started.
+        env: more variables.
+
+    Raises:
+        PullRequestError: it is not there, failed, or did not end; with its own words.
+    """
+    program = await asyncio.to_thread(find_own_program, name, [cwd])
+    if program is None:
+        raise PullRequestError(f"{name} is not on PATH outside the project; install it")
+    spec = CommandSpec(
+        argv=(program, *words),
+        cwd=cwd,
+        env={**_NO_PROMPT, **(env or {})},
+        inherit=tuple(os.environ),
+    )
+    ring, code = OutputRing(tail=_OUTPUT), None
+    async with await spawn(spec, merged=True) as process:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                with suppress(LinkError):  # it need not read what it is given
+                    await process.send(given.encode("utf-8", "replace"))
+                process.close_input()
+                while data := await process.receive():
+                    ring.write(data)
+                code = (await process.wait()).code
+        await process.end(EndingDeadlines(ask=0.0, terminate=2.0))
+    output = Utf8Decoder().decode(ring.kept().at_characters().tail, final=True)
+    if code != 0:
+        how = f"exit code {code}" if code is not None else f"no end within {seconds:g} s"
+        shown = f"{name} {' '.join(words[:2])}"
+        raise PullRequestError(f"`{shown}` failed ({how}): {output.strip() or 'no output'}")
+    return output

@@ -121,6 +121,19 @@ class WorktreeBuilder:
         )
         return self._make(repository, worktree, name, options.cwd, settings)
 
+    def predict(self, options: SessionOptions, agent: str, settings: WorktreeSettings) -> str:
+        """The directory in which ``make`` would let a new agent work, if nothing comes between.
+
+        Raises:
+            InvalidOptionsError: it cannot be as it is asked for.
+            GitError, OSError: git failed.
+        """
+        wanted = options.worktree or WorktreeOptions()
+        repository = find_base_repository(options.cwd)
+        _, _, path = self._choose(repository, wanted.name, agent, settings)
+        inside = os.path.relpath(os.path.realpath(options.cwd), repository.top)
+        return os.path.normpath(os.path.join(path, inside))
+
     def copy(
         self, source: Worktree, cwd: str, agent: str, settings: WorktreeSettings
     ) -> MadeWorktree:
