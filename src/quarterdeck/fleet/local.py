@@ -181,9 +181,7 @@ class LocalFleet:
             self.journal, current, notes, handovers, starting.load_settings, work
         )
 
-    def _make_history(
-        self, places: Places, starting: SessionFactory, clock: WallClock
-    ) -> None:
+    def _make_history(self, places: Places, starting: SessionFactory, clock: WallClock) -> None:
         journal, current = self.journal, self._current
         self._importing = SessionImporter(journal, current, self._notes, self._supervisor)
         self._standalone = StandaloneSessions(places.state, journal)
