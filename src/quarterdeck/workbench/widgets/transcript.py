@@ -104,6 +104,27 @@ def _is_prepared() -> bool:
     return _prepare.cache_info().currsize > 0
 
 
+# What draws blocks is imported with the first of them; see ``_prepare``.
+
+
+def _can_fold(block: ShownBlock) -> bool:
+    from ..rendering.blocks import can_fold
+
+    return can_fold(block)
+
+
+def _prompt_title(prompt: PromptBlock, width: int) -> Line:
+    from ..rendering.blocks import prompt_title
+
+    return prompt_title(prompt, width)
+
+
+def _put_elapsed(line: Line, microseconds: int, width: int) -> Line:
+    from ..rendering.calls import put_elapsed
+
+    return put_elapsed(line, microseconds, width)
+
+
 async def _load_image(store: TranscriptStore, image: BlockImage) -> None:
     from ..rasters import ImageError, can_read_image, load_raster
 
@@ -265,9 +286,7 @@ class TranscriptView(LineCanvas, can_focus=True):
         prompt = self.prompt_above if not y else None
         if prompt is None:
             return super().render_line(y)
-        from ..rendering.blocks import prompt_title
-
-        return self.draw_line(prompt_title(prompt, self.scrollable_content_region.width - 1))
+        return self.draw_line(_prompt_title(prompt, self.scrollable_content_region.width - 1))
 
     @property
     def prompt_above(self) -> PromptBlock | None:
@@ -342,7 +361,7 @@ class TranscriptView(LineCanvas, can_focus=True):
 
     def action_fold(self) -> None:
         """Fold or unfold the marked block."""
-        if self._place.marked is not None:
+        if self._place.marked is not None and _can_fold(self._place.marked):
             self._fold(self._place.marked)
 
     def action_jump(self, step: int) -> None:
@@ -392,7 +411,8 @@ class TranscriptView(LineCanvas, can_focus=True):
         at, _ = self._layout.locate(self.scroll_offset.y + event.y)
         block = self._layout.block(at)
         self.mark(block)
-        self._fold(block)
+        if _can_fold(block):
+            self._fold(block)
 
     def _tick(self) -> None:
         if self._is_ticking:
@@ -402,17 +422,10 @@ class TranscriptView(LineCanvas, can_focus=True):
     def _with_elapsed(self, line: Line, block: ToolBlock) -> Line:
         if block.status != "in_progress" or not block.began:
             return line
-        from ..rendering.calls import put_elapsed
-
         self._is_ticking = True
-        return put_elapsed(line, self.clock() - block.began, self._width)
+        return _put_elapsed(line, self.clock() - block.began, self._width)
 
     def _fold(self, block: ShownBlock) -> None:
-        """Fold or unfold a block, if there is more of it than is shown folded."""
-        from ..rendering.blocks import can_fold
-
-        if not can_fold(block):
-            return
         assert self._store is not None
         if self._place.follows:  # the line that was folded stays where it is
             self._place.follows = False
@@ -475,11 +488,9 @@ class TranscriptView(LineCanvas, can_focus=True):
     def _line_with(self, block: Block, words: str) -> tuple[int, int]:
         if not words or self._store is None:
             return 0, 0
-        from ..rendering.blocks import can_fold
-
         if self._layout.find(block) is None:
             self._store.uncover(block)
-        if can_fold(block) and not getattr(block, "expanded", True):
+        if _can_fold(block) and not getattr(block, "expanded", True):
             self._store.toggle(block)
         self._place.sync(self._width)
         return self._looking.line_with(self._layout, block)
