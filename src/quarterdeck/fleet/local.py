@@ -167,9 +167,7 @@ class LocalFleet:
         self._landing = LandingService(self._landing_context(starting), self._work)
         self._expose_landings()
 
-    def _make_history(
-        self, places: Places, starting: SessionFactory, clock: WallClock
-    ) -> None:
+    def _make_history(self, places: Places, starting: SessionFactory, clock: WallClock) -> None:
         journal, current = self.journal, self._current
         self._importing = SessionImporter(journal, current, self._notes, self._supervisor)
         self._standalone = StandaloneSessions(places.state, journal)
