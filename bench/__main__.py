@@ -55,6 +55,10 @@ def main() -> int:
         parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
     if chosen.write_docs and (chosen.against or size is Size.TINY):
         parser.error("--write-docs takes figures of a full or quick run, without --against")
+    if chosen.fail and size is Size.TINY and not chosen.against:
+        parser.error(
+            "--fail judges figures, and those of --tiny mean nothing; leave one of them out"
+        )
     if chosen.against:
         if unknown := [name for name in chosen.parts if name not in COMPARED]:
             parser.error(f"cannot compare {', '.join(unknown)}; only {', '.join(COMPARED)}")

@@ -266,7 +266,7 @@ class _Day:
             program.stdout.read()
             program.wait()
         with on_terminal([OURS], **around) as screen:
-            screen.wait_for(_FRAME)
+            screen.wait_for(_FRAME, seconds=_PATIENCE)
             frame = screen.cpu()
         return {"`quarterdeck ps`": program.cost.cpu * 1000, "first frame": frame * 1000}
 

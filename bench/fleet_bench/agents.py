@@ -34,37 +34,36 @@ class AgentPlan:
 def measure_agent(subject: Subject, url: str, plan: AgentPlan) -> SubjectResults:
     """All figures of one agent; what fails is named, and the rest measured."""
     results = SubjectResults(subject.name, "agent", " ".join(subject.command))
-    rig = _Rig(subject, url, plan)
-    measures: tuple[tuple[str, Callable[[], Sequence[Figure]]], ...] = (
-        ("spawn", rig.measure_start),
-        ("memory", rig.measure_memory),
-        ("stream", rig.measure_stream),
-        ("permission request", rig.measure_ask),
-        ("faults", rig.measure_faults),
-        ("recovery", rig.measure_recovery),
-    )
-    for what, measure in measures:
-        try:
-            results.figures += measure()
-        except SubjectFailedError as error:
-            results.missing[what] = str(error)
+    with tempfile.TemporaryDirectory(prefix="fleet-bench-", ignore_cleanup_errors=True) as folder:
+        rig = _Rig(subject, url, plan, Path(folder))
+        measures: tuple[tuple[str, Callable[[], Sequence[Figure]]], ...] = (
+            ("spawn", rig.measure_start),
+            ("memory", rig.measure_memory),
+            ("stream", rig.measure_stream),
+            ("permission request", rig.measure_ask),
+            ("faults", rig.measure_faults),
+            ("recovery", rig.measure_recovery),
+        )
+        for what, measure in measures:
+            try:
+                results.figures += measure()
+            except SubjectFailedError as error:
+                results.missing[what] = str(error)
     return results
 
 
 class _Rig:
     """Starts one agent again and again, each time in a new project, always with the same home."""
 
-    def __init__(self, subject: Subject, url: str, plan: AgentPlan) -> None:
+    def __init__(self, subject: Subject, url: str, plan: AgentPlan, folder: Path) -> None:
         self._subject = subject
         self._url = url
         self._plan = plan
-        self._folder = tempfile.TemporaryDirectory(
-            prefix="fleet-bench-", ignore_cleanup_errors=True
-        )
+        self._folder = folder
 
     @contextlib.contextmanager
     def _agent(self, project: Path | None = None) -> Generator[tuple[AcpProcess, Path]]:
-        folder = Path(self._folder.name)
+        folder = self._folder
         url = f"{self._url}/agent/{re.sub(r'[^A-Za-z0-9]+', '-', self._subject.name)}"
         command, environment = self._subject.prepare(folder, url)
         project = project or Path(tempfile.mkdtemp(dir=folder))

@@ -185,10 +185,10 @@ def test_the_working_tree_is_compared_with_a_commit(
     assert "What got slower by more than 5 %" in done.stdout
 
 
-@pytest.mark.parametrize("options", [["--fail"], ["--against", "HEAD", "undo"]])
+@pytest.mark.parametrize("options", [["--fail", "--tiny"], ["--against", "HEAD", "undo"]])
 def test_what_does_not_go_together_is_refused(options: list[str]):
     done = subprocess.run(
         [sys.executable, "-m", "bench", *options], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 2
-    assert "--fail goes with --against" in done.stderr or "cannot compare undo" in done.stderr
+    assert "--fail judges figures" in done.stderr or "cannot compare undo" in done.stderr

@@ -15,6 +15,7 @@ LONG = {
     "drivers",
     "emulators",
     "fleet",
+    "life",
     "radar",
     "rest",
     "review",

@@ -1,5 +1,6 @@
 """Sessions of Codex that are more than one file: forks, going back, names; and compressed ones."""
 
+import json
 import os
 import shutil
 import sqlite3
@@ -9,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.drivers.history.codex_files import can_unpack
+from quarterdeck.drivers.history.codex import CodexHistory
+from quarterdeck.drivers.history.codex_files import can_unpack, read_first_prompts
+from quarterdeck.drivers.history.files import ReadBudget
 from quarterdeck.drivers.history.history import AgentHistory
 from quarterdeck.drivers.history.reader import HistorySession, ReadTally
 from quarterdeck.drivers.history.session import HistoryUnreadableError
@@ -20,6 +23,7 @@ from tests.support.history_homes import (
     RECORDED,
     events_of,
     history_in,
+    many_sessions,
     read_all,
     recorded_home,
 )
@@ -198,3 +202,56 @@ async def test_a_pipe_with_a_compressed_name_does_not_wait(tmp_path: Path):
     with pytest.raises(HistoryUnreadableError, match="zst"):
         await events_of(history, past)
     assert (await history.list(Path(LAB))).sessions == ()
+
+
+def write_prompts(home: Path, *lines: dict[str, Any]) -> Path:
+    """The list of prompts that Codex keeps for its key ``up``."""
+    file = home / ".codex" / "history.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return file
+
+
+def test_first_prompts_are_titles_where_files_are_too_many_to_look_into(tmp_path: Path):
+    many_sessions(tmp_path, 400, size=60_000)
+    reader = CodexHistory(tmp_path / ".codex")
+
+    def list_titles() -> tuple[list[str | None], int]:
+        budget = ReadBudget(2_000_000)
+        return [past.title for past in reader.list(None, None, budget)], budget.spent
+
+    before, _ = list_titles()
+    assert before.count(None) > 100
+    ids = (f"00000000-0000-0000-0000-{number:012}" for number in range(1, 400, 2))
+    write_prompts(tmp_path, *({"session_id": id_, "ts": 1, "text": f"fix {id_}"} for id_ in ids))
+    after, spent = list_titles()
+    assert after.count(None) == 0
+    assert after[0] is not None and after[0].startswith("fix 00000000-")
+    assert spent < 1_000_000
+
+
+def test_the_oldest_prompt_of_a_session_is_its_title_and_a_late_one_is_none(tmp_path: Path):
+    begun = int("01a1e3da9fd6", 16) // 1000
+    late = "01a1e3da-a4ac-7670-8fb1-d204c7c12c96"
+    file = write_prompts(
+        tmp_path,
+        {"session_id": ORIGINAL, "ts": begun + 5, "text": "the\nfirst  ünder all"},
+        {"session_id": ORIGINAL, "ts": begun + 9, "text": "the second"},
+        {"session_id": late, "ts": begun + 90_000, "text": "said by a person a day later"},
+        {"session_id": "other", "ts": "soon", "text": "no time, but the list is whole"},
+        {"session_id": "empty", "ts": 1, "text": ""},
+        {"text": None},
+    )
+    file.write_bytes(file.read_bytes() + b'{"session_id": "cut')
+    found = read_first_prompts(tmp_path / ".codex", ReadBudget())
+    assert found == {ORIGINAL: "the first ünder all", "other": "no time, but the list is whole"}
+    assert read_first_prompts(tmp_path / "nothing", ReadBudget()) == {}
+
+
+def test_of_a_long_list_only_what_must_be_first_counts(tmp_path: Path):
+    begun = int("01a1e3da9fd6", 16) // 1000
+    filler = [{"session_id": "old", "ts": 1, "text": "x" * 1000} for _ in range(2_200)]
+    last = {"session_id": ORIGINAL, "ts": begun + 5, "text": "the first"}
+    write_prompts(tmp_path, *filler, last)
+    assert read_first_prompts(tmp_path / ".codex", ReadBudget()) == {ORIGINAL: "the first"}
+    assert read_first_prompts(tmp_path / ".codex", ReadBudget(1_000)) == {}

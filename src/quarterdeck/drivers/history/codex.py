@@ -7,6 +7,7 @@ make up a session is documented in ``codex_rollouts``.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,8 @@ class _Listing:
         indexed = self._index.get(past.id)
         if indexed is not None and indexed.title is not None:
             return replace(past, title=indexed.title)
+        if words := self._prompts.get(past.id):
+            return replace(past, title=words)
         path = first.file.path if first is not None else Path(past.path)
         if path.suffix == ".json":
             items = as_list(as_map(read_json(path, self._budget, most=1 << 20)).get("items"))
@@ -176,6 +179,11 @@ class _Listing:
         if self._read is None:
             self._read = codex_files.read_index(self._home)
         return self._read
+
+    @cached_property
+    def _prompts(self) -> Mapping[str, str]:
+        """First prompts that Codex has in a list of its own."""
+        return codex_files.read_first_prompts(self._home, self._budget)
 
     def _head(self, path: Path, *, most: int = 65_536, first: int = 2_048) -> Iterator[bytes]:
         if path.suffix != ".zst":

@@ -13,7 +13,7 @@ from typing import IO, Any, cast
 
 from quarterdeck.system.environment import find_own_program
 
-from ..foreign_json import as_map, as_text
+from ..foreign_json import as_map, as_number, as_text
 from .databases import open_database
 from .files import (
     FoundFile,
@@ -39,6 +39,7 @@ __all__ = [
     "find_rollouts",
     "open_rollout",
     "open_zstd",
+    "read_first_prompts",
     "read_index",
     "read_names",
     "rollout_lineage",
@@ -266,6 +267,10 @@ def _rank(one: Rollout) -> tuple[bool, str, int]:
 
 _NAMES = 256 * 1024
 """Bytes of the end of the list of names that are read."""
+_PROMPTS = 2 * 1024 * 1024
+"""Bytes of the end of the list of prompts that are read: some ten thousand."""
+_FIRST_SECONDS = 3_600
+"""A prompt is a first one if its session is no older."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +291,40 @@ def read_names(home: Path, budget: ReadBudget) -> Mapping[str, str]:
             if name := make_title(as_text(data.get("thread_name"))):
                 given.setdefault(as_text(data.get("id")), name)
     return given
+
+
+def read_first_prompts(home: Path, budget: ReadBudget) -> Mapping[str, str]:
+    """What was said first, by session, as far as Codex has noted it for its key ``up``.
+
+    The list has every prompt that a person typed; a session's own file has the first one only
+    behind tens of kilobytes of instructions.
+    """
+    said: dict[str, str] = {}
+    for file in list_files(home, lambda name: name == "history.jsonl"):
+        is_whole = file.size <= _PROMPTS
+        for line in tail_lines(file.path, file.size, budget, most=_PROMPTS):
+            data = as_map(decode_json(line))
+            session, words = as_text(data.get("session_id")), make_title(as_text(data.get("text")))
+            if words and _is_first(session, as_number(data.get("ts")), is_whole):
+                said[session] = words  # the last line comes first, so that the oldest stays
+    return said
+
+
+def _is_first(session: str, seconds: float, is_whole: bool) -> bool:
+    """Whether a prompt may be the first of its session; what a program said is not in the list."""
+    begun = _time_of(session)
+    return is_whole if begun is None else seconds - begun <= _FIRST_SECONDS
+
+
+def _time_of(session: str) -> float | None:
+    """When a session began, in seconds: its id is a UUID of version 7, which has the time."""
+    digits = session.replace("-", "")
+    if len(digits) != 32 or digits[12] != "7":
+        return None
+    try:
+        return int(digits[:12], 16) / 1000
+    except ValueError:
+        return None
 
 
 def read_index(home: Path) -> Mapping[str, IndexedSession]:
