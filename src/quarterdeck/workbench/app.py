@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 from textual import events, on
 from textual.app import App
 from textual.binding import BindingType
+from textual.message import Message
 from textual.notifications import Notify
 from textual.screen import Screen
 
@@ -25,9 +26,8 @@ from .custom_widgets.kinds import all_kinds, blame_custom_widget, guard_custom_w
 from .drafts import DraftSaver
 from .feed import ReachHost, WorkbenchFeed
 from .first_run import FirstRun
-from .fleet_actions import FleetActions
+from .fleet_actions import FleetActions, ShowMessage
 from .frame_diff import FrameDiff
-from .host_feeds import make_feed
 from .keyboard import MAIN_SCREEN_ACTIONS, WORKBENCH_BINDINGS, KeyDispatcher
 from .layout.edit import ResizeDirection
 from .layout.view import LayoutView
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from quarterdeck.wire.ids import SessionId
 
+    from .host_feeds import HostFeeds
     from .layout.files import LayoutFiles
     from .screens.main import MainScreen
     from .screens.permission import PermissionCard
@@ -95,6 +96,19 @@ def _load_screen_calls() -> Mapping[str, ScreenCallSpec]:
     return SCREEN_CALLS
 
 
+def _make_feed(
+    context: WorkbenchContext,
+    reach: ReachHost,
+    post: Callable[[Message], object],
+    show_message: ShowMessage,
+) -> "WorkbenchFeed | HostFeeds":
+    if context.hosts is None:
+        return WorkbenchFeed(context.fleet, reach, post, context.budgets)
+    from .host_feeds import HostFeeds
+
+    return HostFeeds(context.hosts, post, context.budgets, show_message)
+
+
 class Workbench(App[None]):
     """Agents, their transcripts, and their requests; quitting it ends no agent.
 
@@ -135,7 +149,7 @@ class Workbench(App[None]):
         self.workspace = OpenWorkspace(self, context, self.kinds, self._store, self.show_message)
         """What is open, saved and restored."""
         preferences.problems += [self.workspace.notice] if self.workspace.notice else []
-        self.feed = make_feed(context, reach, self.post_message, self.show_message)
+        self.feed = _make_feed(context, reach, self.post_message, self.show_message)
         self.fleet_actions = FleetActions(context, self.show_message, self.feed.refresh)
         self.queue = CommandQueue(self.work)
         self.commands = CommandRunner(

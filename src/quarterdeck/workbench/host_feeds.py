@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from textual.message import Message
 
-from .feed import HostState, ReachHost, WorkbenchFeed
+from .feed import HostState, WorkbenchFeed
 
 if TYPE_CHECKING:
     from quarterdeck.fleet.api import AgentInfo, FleetStatus, InboxItem
@@ -16,11 +16,10 @@ if TYPE_CHECKING:
     from quarterdeck.fleet.remote.grouped_host import GroupedHost
     from quarterdeck.fleet.remote.host_group import HostGroup
 
-    from .context import WorkbenchContext
     from .fleet_actions import ShowMessage
     from .stores.budgets import BudgetStore
 
-__all__ = ["HostFeeds", "make_feed"]
+__all__ = ["HostFeeds"]
 
 
 class _HostBudgets:
@@ -157,15 +156,3 @@ class HostFeeds:
     def _merge_budgets(self) -> None:
         rows = [row for one in self._host_budgets for row in one.rows]
         self._budgets.replace(sorted(rows, key=lambda row: -row.used / (row.amount or 1)))
-
-
-def make_feed(
-    context: "WorkbenchContext",
-    reach: ReachHost,
-    post: Callable[[Message], object],
-    show_message: "ShowMessage",
-) -> WorkbenchFeed | HostFeeds:
-    """The feed of the context's fleet: of one host, or of several."""
-    if context.hosts is None:
-        return WorkbenchFeed(context.fleet, reach, post, context.budgets)
-    return HostFeeds(context.hosts, post, context.budgets, show_message)
