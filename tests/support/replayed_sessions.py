@@ -87,8 +87,9 @@ def _replay_all(item: pytest.Item) -> list[str]:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A worker hands its counts over."""
-    if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["replays"] = dict(session.config.stash[COUNTS])
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["replays"] = dict(session.config.stash[COUNTS])
 
 
 @pytest.hookimpl(optionalhook=True)
