@@ -112,6 +112,7 @@ interop: $(VENV)/.dev $(NODE)/.done $(PEERS)/.done $(MORE)/.done ## talk with ag
 
 stress: $(VENV)/.dev $(NODE)/.done $(PEERS)/.done ## every test in another order; hundreds of kills, soaks, long fuzzing
 	$(CLEAN) $(BIN)/python -m pytest -p randomly -m "$(NORMAL)" -n $(AT_ONCE) --dist loadfile $(ARGS)
+	$(CLEAN) $(BIN)/python -m pytest -m "$(NORMAL)" --replay-sessions tests/agent/test_turn.py tests/agent/test_session.py
 	$(CLEAN) QUARTERDECK_STRESS=1 $(BIN)/python -m pytest -m "stress" --timeout 900 $(ARGS)
 
 pictures: $(VENV)/.dev ## make the pictures of docs/pictures anew, from real runs

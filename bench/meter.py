@@ -45,6 +45,8 @@ _STREAM = (
 
 class _Seat:
     is_exposed = False
+    recorder = None
+    player = None
 
     def __init__(self, upstream: Upstream) -> None:
         self.upstreams: Mapping[str, Upstream] = {"it": upstream}

@@ -26,6 +26,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as under nohup
 
+pytest_plugins = ["tests.support.replayed_sessions"]
+
 RUN = pytest.StashKey[Path]()
 BEFORE = pytest.StashKey[Traces]()
 

@@ -249,6 +249,7 @@ async def test_the_models_own_stops_end_the_turn(tmp_path: Path, stop: str, reas
     assert (ended.stop, ended.reason) == (stop, reason)
 
 
+@pytest.mark.altered
 async def test_calls_with_the_same_id_are_told_apart(tmp_path: Path):
     """Some servers number the calls of every reply from one."""
     tool = FakeTool(returns("ran"))

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from quarterdeck.agent.native import NativeAgent, NativeSessionOptions
 from quarterdeck.agent.ports import SessionClock
+from quarterdeck.agent.replay.check import ReplayChanges
 from quarterdeck.agent.session import Session
 from quarterdeck.agent.tools.tool import Tool
 from quarterdeck.config.places import Places
@@ -22,6 +23,7 @@ from quarterdeck.policy.gate import PermissionAnswer
 from quarterdeck.wire.content import text
 from quarterdeck.wire.conversation import Message, TextPart, ToolResultPart, ToolUsePart
 from quarterdeck.wire.events import Event, PermissionAsked, TurnEnded
+from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.permissions import Decider, Selected
 from quarterdeck.wire.record import Record
 
@@ -48,6 +50,21 @@ def call(tool: str, /, **arguments: Any) -> ScriptCallPart:
 def says(*parts: Any, **rest: Any) -> ScriptReply:
     """A reply of texts and calls; ``rest`` are fields of ``ScriptReply``."""
     return structs.replace(ScriptReply.of(*parts), **rest)
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedSession:
+    """Where a session was recorded, and what has to be the same for a replay."""
+
+    log: Path
+    session: SessionId
+    places: Places
+    home: str
+    changes: ReplayChanges
+
+
+CLOSED: list[ClosedSession] | None = None
+"""Sessions that ``deck`` opened and closed; None: they are not collected."""
 
 
 @dataclass(slots=True)
@@ -146,7 +163,15 @@ async def deck(
     places = Places.find({"QUARTERDECK_HOME": str(tmp_path / "home")})
     async with NativeAgent(places, {"HOME": str(tmp_path)}) as agent:
         session = await agent.new(wanted.at(str(cwd)))
-        yield Deck(agent, session, model, wanted, cwd, places, slept)
+        ship = Deck(agent, session, model, wanted, cwd, places, slept)
+        yield ship
+    if CLOSED is not None:
+        changes = ReplayChanges(
+            tools=tuple(wanted.make_tools()) if tools is not None else None,
+            settings=dict(wanted.flags),
+        )
+        log = places.state / "sessions" / f"{session.id}.db"
+        CLOSED.append(ClosedSession(log, session.id, places, str(tmp_path), changes))
 
 
 def types(events: Iterable[Event]) -> list[str]:

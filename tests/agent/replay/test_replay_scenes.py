@@ -70,6 +70,12 @@ async def test_words_alone(tmp_path: Path):
         assert_same(await replay(ship), steps=2)
 
 
+async def test_an_agent_without_tools(tmp_path: Path):
+    async with deck(tmp_path, "Hello.", tools=()) as ship:
+        await ship.prompt("hi")
+        assert_same(await replay(ship, tools=()), steps=1)
+
+
 async def test_files_and_commands_are_not_touched_again(tmp_path: Path):
     work = tmp_path / "work"
     work.mkdir()

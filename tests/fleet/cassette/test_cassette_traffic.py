@@ -239,6 +239,24 @@ async def test_other_requests_are_answered_again_and_again(tmp_path: Path):
         assert report.notes == ("GET /v1/files was not recorded and was answered with an error",)
 
 
+async def test_an_error_with_a_status_of_its_vendor_comes_again_and_then_the_answer(tmp_path: Path):
+    path, left = tmp_path / "it.cassette", [529, 200]
+
+    async def handle(exchange: Exchange) -> None:
+        status = left.pop(0)
+        body = b'{"status": %d}' % status
+        await exchange.reply(status, body, content_type="application/json")
+
+    async with serving(handle) as upstream, metering(upstream.url) as rig, recording(rig, path):
+        for _ in range(2):
+            await rig.call(CHAT, ask(), f"authorization: bearer {KEY}")
+    async with playing(path) as (rig, player):
+        answers = [await rig.call(CHAT, ask()) for _ in range(2)]
+        assert answers[0].startswith(b"HTTP/1.1 529 ")
+        assert [body_of(one) for one in answers] == [b'{"status": 529}', b'{"status": 200}']
+        assert player.report(SESSION, ("says: hi",)).is_same
+
+
 async def test_an_answer_that_broke_off_breaks_off_again(tmp_path: Path):
     path = tmp_path / "it.cassette"
 

@@ -274,7 +274,8 @@ class _ReplayAgent(NativeAgent):
     def _options(self) -> NativeSessionOptions:
         conductor, run, changes = self._conductor, self._run, self._changes
         given = _started_with(run)
-        tools = make_recorded_tools(conductor, changes.tools or tuple(shipped_tools()))
+        own = changes.tools if changes.tools is not None else tuple(shipped_tools())
+        tools = make_recorded_tools(conductor, own)
         assert all(tool.description is not None for tool in tools)  # read here, in a thread
         prompt = "\n\n".join(filter(None, (given.system_prompt, changes.system_prompt)))
         wanted = given.tools if given.tools is not None else tuple(tool.name for tool in tools)

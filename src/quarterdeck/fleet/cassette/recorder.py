@@ -1,6 +1,7 @@
 """Records the model traffic of an agent while it passes the meter."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -34,6 +35,8 @@ from .file import (
 from .request_parts import PlainForm, split_request
 
 __all__ = ["CassetteRecorder"]
+
+_log = logging.getLogger(__name__)
 
 MOST_PENDING = 4 * 1024 * 1024
 """Bytes that may wait to be written; a stream that is faster waits."""
@@ -169,6 +172,11 @@ class CassetteRecorder:
                     await asyncio.to_thread(self._write, [make for _, make in jobs])
             except CassetteError as error:
                 self._error = error  # the agent goes on; the end of the recording raises it
+            except Exception as error:
+                # Not with its text, in which parts of a request may be.
+                _log.error("the recording failed: %s", type(error).__name__)
+                words = f"the recording on {str(self._writer.path)!r} failed"
+                self._error = CassetteError(f"{words}: {type(error).__name__}")
             self._pending -= sum(size for size, _ in jobs)
             self._moved.set()
 

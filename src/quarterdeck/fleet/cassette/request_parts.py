@@ -77,7 +77,8 @@ class PlainForm:
         """Mask these too: keys that were seen in headers."""
         for value in values:
             if value not in self._secrets.values():
-                self._secrets[f"KEY_{len(self._secrets)}"] = value
+                # A new mapping: another thread may be reading the old one.
+                self._secrets = {**self._secrets, f"KEY_{len(self._secrets)}": value}
 
     def mask(self, text: str) -> str:
         """The text with secrets masked, and as it is otherwise."""

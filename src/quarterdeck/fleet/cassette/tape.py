@@ -221,7 +221,7 @@ def _offline(
 
 
 def describe_transcript(records: Iterable[Record]) -> Iterator[str]:
-    """What an agent words and did, as lines, without how a text was cut into pieces."""
+    """What an agent wrote and did, as lines, without how a text was cut into pieces."""
     words: list[str] = []
     for record in records:
         event = record.event

@@ -158,7 +158,11 @@ class MeterClient:
         if isinstance(answer, CallRefusal):
             raise _OwnAnswerError(refuse_call(exchange.wire, answer.reason))
         writer = self._writer
-        writer.write(_make_answer_head(answer))
+        has_body = exchange.head.method != b"HEAD" and answer.status not in (204, 304)
+        writer.write(_make_answer_head(answer, has_body=has_body))
+        if not has_body:
+            await writer.drain()
+            return exchange.is_persistent
         async for piece in answer.pieces:
             if piece:
                 writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
@@ -409,11 +413,18 @@ class MeterClient:
             self._upstream = None
 
 
-def _make_answer_head(answer: PlayedAnswer) -> bytes:
-    status = HTTPStatus(answer.status)
-    lines = [f"HTTP/1.1 {status.value} {status.phrase}"]
-    lines += [f"{name}: {value}" for name, value in answer.headers]
-    return "\r\n".join((*lines, "Transfer-Encoding: chunked", "", "")).encode("latin-1")
+def _make_answer_head(answer: PlayedAnswer, *, has_body: bool) -> bytes:
+    """The head of a played answer; headers that are none are left out."""
+    try:
+        phrase = HTTPStatus(answer.status).phrase
+    except ValueError:
+        phrase = "Recorded"  # vendors have statuses of their own, such as 529
+    lines = [f"HTTP/1.1 {answer.status} {phrase}"]
+    lines += [
+        f"{name}: {value}" for name, value in answer.headers if f"{name}{value}".isprintable()
+    ]
+    lines.append("Transfer-Encoding: chunked" if has_body else "Content-Length: 0")
+    return "\r\n".join((*lines, "", "")).encode("latin-1", "replace")
 
 
 def _reset_on_close(writer: asyncio.StreamWriter) -> None:

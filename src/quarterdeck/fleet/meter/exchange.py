@@ -196,7 +196,9 @@ class MeterExchange:
             path=_KEY_IN_QUERY.sub("…", self.path),
             wire=self.wire,
             body=(self.body or b"") if self.wire is not None else b"",
-            secrets=tuple(one for one in found if len(one) >= _SHORTEST_KEY and one != "Bearer"),
+            secrets=tuple(
+                one for one in found if len(one) >= _SHORTEST_KEY and one.lower() != "bearer"
+            ),
         )
 
     async def record(self) -> None:
