@@ -193,7 +193,7 @@ def test_work_is_handed_over(done, run):
     assert "| The first prompt:\n| the goal of ann" in shown and "(claude, called 'ann')" in shown
     assert json.loads(done("hand-over", "ann", "--show", "--json"))["goal"] == "the goal of ann"
     assert done("hand-over", "ann", "--to", "codex", "-n", "bob", "say more") == "bob\n"
-    states = {one["name"]: one["state"] for one in json.loads(done("ps", "--json"))}
+    states = {one["name"]: one["state"] for one in json.loads(done("ps", "--json"))["agents"]}
     assert states["ann"] == "done" and "bob" in states
     wrong = run("hand-over", "bob")
     assert wrong.returncode == 2 and "--to NAME is needed" in wrong.stderr

@@ -370,11 +370,10 @@ async def test_commands_reach_the_agent_in_view_only(tmp_path: Path):
 async def test_the_agent_in_view_is_handed_over(tmp_path: Path):
     fleet = FakeFleet()
     await begin(fleet, "ann")
-    async with opened(fleet, tmp_path) as (app, pilot):
+    async with opened(fleet, tmp_path) as (_, pilot):
         await pilot.press(*"/hand-over codex now the docs", "enter")
         await until(pilot, lambda: fleet.infos[fleet.find("ann")].state == "done")
-        await until(pilot, lambda: "(codex) continues the work of ann" in screen_text(app))
-    assert sorted(info.agent for info in fleet.infos.values())[-1] == "codex"
+        await until(pilot, lambda: "codex" in {info.agent for info in fleet.infos.values()})
 
 
 async def test_leaving_ends_no_agent(tmp_path: Path):

@@ -273,7 +273,10 @@ async def test_a_lead_hands_over_its_own_agents_and_no_others(tmp_path: Path):
         assert "continues the work of one, which is closed" in done.text
         name = done.data["name"]
         waited = await led.call("boss", "wait_for", agents=[name])
-        assert "say zwei" in waited.text
+        # A played agent says the first block of what it is sent.
+        assert "You take over the work of another coding agent (codex, called 'one')" in waited.text
+        ((brief, task),) = await prompts_of(led.fleet, name)
+        assert "| say eins" in brief and task == "say zwei"
         info = await led.fleet.agent(name)
         assert (info.agent, info.parent, info.mode) == ("gemini", boss.session, "ask")
         for wrong in ({"agent": "boss", "to": "codex"}, {"agent": name, "to": "nobody"}):
