@@ -186,6 +186,21 @@ def test_a_message_steers_the_running_turn(done, run):
     assert no.returncode == 1 and "aider over pty cannot be steered" in no.stderr
 
 
+def test_work_is_handed_over(done, run):
+    done("spawn", "-a", "claude", "-n", "ann", "say hello")
+    done("wait", "ann")
+    shown = done("hand-over", "ann", "--show")
+    assert "| The first prompt:\n| the goal of ann" in shown and "(claude, called 'ann')" in shown
+    assert json.loads(done("hand-over", "ann", "--show", "--json"))["goal"] == "the goal of ann"
+    assert done("hand-over", "ann", "--to", "codex", "-n", "bob", "say more") == "bob\n"
+    states = {one["name"]: one["state"] for one in json.loads(done("ps", "--json"))["agents"]}
+    assert states["ann"] == "done" and "bob" in states
+    wrong = run("hand-over", "bob")
+    assert wrong.returncode == 2 and "--to NAME is needed" in wrong.stderr
+    wrong = run("hand-over", "none", "--to", "codex")
+    assert wrong.returncode == 1 and "there is no agent 'none'" in wrong.stderr
+
+
 def test_the_host_tells_about_itself_and_stops(run, host: subprocess.Popen[bytes]):
     told = run("host", "status")
     assert (told.returncode, f"process   {host.pid}" in told.stdout) == (0, True)

@@ -38,6 +38,7 @@ from quarterdeck.fleet.errors import (
     NoSuchFleetTerminalError,
     NoSuchRequestError,
 )
+from quarterdeck.fleet.handover.api import HandoverBrief, HandoverOptions
 from quarterdeck.fleet.meter.api import MeterStatus
 from quarterdeck.fleet.permissions.api import (
     BackTest,
@@ -466,6 +467,21 @@ class FakeFleet(MemoryReviews, MemoryLandings):
             prompt=prompt,
         )
         return await self.spawn(request)
+
+    async def hand_over(self, agent: str, request: HandoverOptions) -> AgentInfo:
+        info = await self.agent(agent)
+        options = SessionOptions(agent=request.to, cwd=info.cwd)
+        prompt = request.prompt or "go on"
+        if not request.keep:
+            await self.close(agent)
+        return await self.spawn(SpawnOptions(options=options, name=request.name, prompt=prompt))
+
+    async def handover_brief(self, agent: str) -> HandoverBrief:
+        info = await self.agent(agent)
+        goal = f"the goal of {info.name}"
+        return HandoverBrief(
+            agent=info.agent, name=info.name, session=info.session, cwd=info.cwd, goal=goal
+        )
 
     async def rename(self, agent: str, name: str) -> AgentInfo:
         session = self.find(agent)

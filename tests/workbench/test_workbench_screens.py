@@ -367,6 +367,15 @@ async def test_commands_reach_the_agent_in_view_only(tmp_path: Path):
         assert fleet.infos[fleet.find("bob")].state == "running"
 
 
+async def test_the_agent_in_view_is_handed_over(tmp_path: Path):
+    fleet = FakeFleet()
+    await begin(fleet, "ann")
+    async with opened(fleet, tmp_path) as (_, pilot):
+        await pilot.press(*"/hand-over codex now the docs", "enter")
+        await until(pilot, lambda: fleet.infos[fleet.find("ann")].state == "done")
+        await until(pilot, lambda: "codex" in {info.agent for info in fleet.infos.values()})
+
+
 async def test_leaving_ends_no_agent(tmp_path: Path):
     fleet = FakeFleet()
     await begin(fleet, "ann")

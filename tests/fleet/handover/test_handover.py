@@ -1,13 +1,14 @@
 """Work goes from one agent to another of any vendor, in the middle of it, and nothing is lost."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from quarterdeck.drivers.errors import LoginNeededError, UnknownAgentError
-from quarterdeck.fleet.api import AgentInfo, HandoverOptions
+from quarterdeck.fleet.api import AgentInfo, HandoverOptions, SpawnOptions
 from quarterdeck.fleet.errors import AgentNotReadyError, InvalidOptionsError, NoSuchAgentError
 from quarterdeck.fleet.handover.brief import CONTINUE_PROMPT
 from quarterdeck.fleet.local import LocalFleet
@@ -20,8 +21,19 @@ from quarterdeck.wire.events import (
     SessionEnded,
     SessionSpawned,
 )
+from quarterdeck.wire.session_options import SessionOptions
+from quarterdeck.wire.worktrees import WorktreeOptions
 from tests.support.deadlines import SOON
-from tests.support.scripted_fleet import Casting, PlayedLink, events_of, fleet_of, new_agent
+from tests.support.puppet_fleet import leading
+from tests.support.scripted_fleet import (
+    Casting,
+    PlayedLink,
+    events_of,
+    fleet_of,
+    new_agent,
+    places_in,
+)
+from tests.support.work_trees import new_repository
 
 
 @pytest.fixture
@@ -249,3 +261,43 @@ async def test_children_stay_with_the_new_lead(fleet: LocalFleet, tmp_path: Path
     await fleet.resume("old")
     await fleet.wait(["old"], timeout=SOON)
     assert (await fleet.agent("kid")).parent == old
+
+
+async def test_a_lead_hands_over_its_own_agents_and_no_others(tmp_path: Path):
+    async with leading(tmp_path) as led:
+        boss = await led.lead()
+        await led.call("boss", "spawn_agent", name="one", task="say eins", agent="codex")
+        await led.call("boss", "wait_for")
+        done = await led.call("boss", "hand_over_agent", agent="one", to="gemini", task="say zwei")
+        assert not done.is_error, done.text
+        assert "continues the work of one, which is closed" in done.text
+        name = done.data["name"]
+        waited = await led.call("boss", "wait_for", agents=[name])
+        # A played agent says the first block of what it is sent.
+        assert "You take over the work of another coding agent (codex, called 'one')" in waited.text
+        ((brief, task),) = await prompts_of(led.fleet, name)
+        assert "| say eins" in brief and task == "say zwei"
+        info = await led.fleet.agent(name)
+        assert (info.agent, info.parent, info.mode) == ("gemini", boss.session, "ask")
+        for wrong in ({"agent": "boss", "to": "codex"}, {"agent": name, "to": "nobody"}):
+            assert (await led.call("boss", "hand_over_agent", **wrong)).is_error
+
+
+async def test_the_worktree_goes_along_and_the_brief_has_the_diff(tmp_path: Path):
+    repository = tmp_path / "project"
+    await asyncio.to_thread(new_repository, repository, {"a.txt": "first\n"})
+    host = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    async with LocalFleet.open(places_in(tmp_path / "home"), host, open_session=Casting()) as fleet:
+        options = SessionOptions(agent="claude", cwd=str(repository), worktree=WorktreeOptions())
+        await fleet.spawn(SpawnOptions(options=options, name="old", prompt="say hello"))
+        old = await rested(fleet, "old")
+        assert old.worktree is not None
+        (Path(old.worktree.path) / "a.txt").write_text("second\n")
+        new = await fleet.hand_over("old", to("codex", name="new"))
+        await rested(fleet, "new")
+        assert new.worktree is not None and new.cwd == old.cwd
+        assert (new.worktree.path, new.worktree.base) == (old.worktree.path, old.worktree.base)
+        ((brief, _),) = await prompts_of(fleet, "new")
+        assert "| -first\n| +second" in brief
+        changes = await fleet.changes("new")
+        assert [one.path for one in changes.files] == ["a.txt"]

@@ -37,6 +37,7 @@ _OPTIONS: dict[str, NameKind] = {
     "agent": "vendor",
     "in_worktree": "worktree",
     "kind": "vendor",
+    "fallback": "vendor",
     "model": "model",
     "other": "agent",
     "resume": "session",

@@ -106,7 +106,7 @@ async def _send(
 
 @click.command("hand-over")
 @click.argument("agent")
-@click.option("--to", metavar="NAME", help="The agent that takes over.")
+@click.option("--to", "kind", metavar="NAME", help="The agent that takes over.")
 @click.option("-n", "--name", help="Name of the new agent.")
 @click.option("-m", "--model", help="Model of the new agent.")
 @click.option("--keep", is_flag=True, help="Keep the old agent, with its queued prompts.")
@@ -114,7 +114,9 @@ async def _send(
 @click.option("--show", is_flag=True, help="Only print what the new agent would be sent.")
 @click.argument("prompt", required=False)
 @as_json_option
-def hand_over(agent: str, prompt: str | None, show: bool, as_json: bool, **options: Any) -> None:
+def hand_over(
+    agent: str, kind: str | None, prompt: str | None, show: bool, as_json: bool, **options: Any
+) -> None:
     """Hand AGENT's work to another agent.
 
     The new agent works in the same directory. It gets the goal, the plan, decisions, open
@@ -128,10 +130,10 @@ def hand_over(agent: str, prompt: str | None, show: bool, as_json: bool, **optio
         brief = with_fleet(lambda fleet: fleet.handover_brief(agent))
         _show_brief(brief, as_json)
         return
-    if options["to"] is None:
+    if kind is None:
         raise click.UsageError("--to NAME is needed: the agent that takes over")
     words = read_given_text(prompt) if prompt is not None else None
-    request = HandoverOptions(prompt=words, **options)
+    request = HandoverOptions(to=kind, prompt=words, **options)
     info = with_fleet(lambda fleet: fleet.hand_over(agent, request))
     if as_json:
         echo_json(info)
