@@ -25,7 +25,7 @@ from ..plan import Contender
 from .errors import LeaseLostError, PoolUnreachableError
 from .event_shipment import EventShipment
 from .pool_fleet import PoolFleet, describe_past
-from .session_files import CarriedSession, SessionFiles
+from .session_files import CarriedSession, VendorSessionFiles
 from .store import Lease, PoolStore, PushedTree
 from .transport import PoolTransport, name_reference
 
@@ -115,7 +115,7 @@ class Adoption:
         self._pool = pool
         self._places = places
         self._carries_ignored = carries_ignored
-        self._files = SessionFiles(store.database)
+        self._files = VendorSessionFiles(store.database)
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def is_here(self, session: str) -> bool:
