@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ..agent_runner import AgentStart, SessionOpener
     from ..live_index import LiveIndex, LogWriter
 
-__all__ = ["WorktreeClaims", "WorktreeService", "call_in_thread"]
+__all__ = ["WorktreeClaims", "WorktreeService", "call_in_thread", "predict_directory"]
 
 _log = logging.getLogger(__name__)
 
@@ -290,6 +290,20 @@ class WorktreeService:
         raise InvalidOptionsError(
             f"worktree: there is no worktree {name!r}; `quarterdeck worktrees` lists them"
         )
+
+
+async def predict_directory(
+    places: Places, environment: Mapping[str, str], options: SessionOptions, agent: str
+) -> str:
+    """Where a host of these places will let a new agent of this name work, in a new worktree.
+
+    Raises:
+        InvalidOptionsError, WorktreeError, ConfigError: it cannot be as it is asked for.
+    """
+    found = await prepare_environment(places, environment, options.cwd)
+    directory = places.state / "worktrees"
+    builder = WorktreeBuilder(WorktreeRecords(directory), directory)
+    return await call_in_thread(builder.predict, options, agent, found.settings.worktrees)
 
 
 async def call_in_thread(function: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:

@@ -13,13 +13,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from quarterdeck.agent.environment import prepare_environment
 from quarterdeck.config.places import Places
 from quarterdeck.fleet.api import AgentInfo, SpawnOptions
 from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.errors import NoHostError, NoSuchAgentError
-from quarterdeck.fleet.worktrees.builder import WorktreeBuilder
-from quarterdeck.fleet.worktrees.record import WorktreeRecords
+from quarterdeck.fleet.worktrees.service import predict_directory
 from quarterdeck.wire.errors import LinkError, QuarterdeckError
 
 from ..conduct import TaskBrief, make_agent_name, make_spawn
@@ -27,7 +25,7 @@ from ..plan import Contender
 from .errors import LeaseLostError, PoolUnreachableError
 from .event_shipment import EventShipment
 from .pool_fleet import PoolFleet, describe_past
-from .session_files import CarriedSession, SessionFiles
+from .session_files import CarriedSession, VendorSessionFiles
 from .store import Lease, PoolStore, PushedTree
 from .transport import PoolTransport, name_reference
 
@@ -117,7 +115,7 @@ class Adoption:
         self._pool = pool
         self._places = places
         self._carries_ignored = carries_ignored
-        self._files = SessionFiles(store.database)
+        self._files = VendorSessionFiles(store.database)
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def is_here(self, session: str) -> bool:
@@ -202,11 +200,7 @@ class Adoption:
         assert request.name is not None
         if options.worktree is None or options.worktree.is_off:
             return options.cwd
-        found = await prepare_environment(self._places, os.environ, options.cwd)
-        directory = self._places.state / "worktrees"
-        builder = WorktreeBuilder(WorktreeRecords(directory), directory)
-        settings = found.settings.worktrees
-        return await asyncio.to_thread(builder.predict, options, request.name, settings)
+        return await predict_directory(self._places, os.environ, options, request.name)
 
     async def make_prompt(self, adopted: AdoptedAgent, session: str, words: str) -> str:
         """A prompt for an adopted agent: with what it must know of what was before."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from quarterdeck.config.places import Places
-from quarterdeck.fleet.api import AgentInfo, FleetStatus, InboxItem, WaitFor
+from quarterdeck.fleet.api import AgentInfo, FleetStatus, InboxItem, SearchHit, WaitFor
 from quarterdeck.fleet.errors import NoSuchAgentError, NoSuchRequestError
 from quarterdeck.fleet.method import FLEET_METHODS
 from quarterdeck.fleet.permissions.api import GroupAnswer, GroupMember, RequestGroup
@@ -26,7 +26,6 @@ from quarterdeck.fleet.review.api import (
 )
 from quarterdeck.fleet.sessions.handover import summarise_session
 from quarterdeck.fleet.usage.api import UsageGrouping, UsageReport
-from quarterdeck.journal.search_hit import SearchHit
 from quarterdeck.version import __version__
 from quarterdeck.wire.decoders import decode_json
 from quarterdeck.wire.events import PermissionAsked, QuestionAsked

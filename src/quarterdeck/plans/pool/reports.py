@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from quarterdeck.config.loader import load_config
 from quarterdeck.config.places import Places
-from quarterdeck.fleet.api import AgentInfo
+from quarterdeck.fleet.api import AgentInfo, SearchHit
 from quarterdeck.fleet.review.api import AgentChanges, FilePatch, PatchText
 from quarterdeck.fleet.review.comparison import Comparison, FileDifference
 from quarterdeck.fleet.review.file_list import find_file, list_changed, within
@@ -23,10 +23,8 @@ from quarterdeck.fleet.review.source import run_blocking
 from quarterdeck.fleet.review.state import ReviewState
 from quarterdeck.fleet.usage.api import UsageGrouping, UsageReport
 from quarterdeck.fleet.usage.ledger import USAGE_EVENTS, UsageLedger
-from quarterdeck.fleet.usage.service import UsageNames
+from quarterdeck.fleet.usage.service import PRICES_OF, UsageNames
 from quarterdeck.fleet.usage.summary import group_usage
-from quarterdeck.journal.search_hit import SearchHit
-from quarterdeck.models.catalogue import PRICES_OF
 from quarterdeck.system.git.object_store import ObjectStore
 from quarterdeck.wire.ids import SessionId
 from quarterdeck.wire.record import decode_record

@@ -27,7 +27,7 @@ from quarterdeck.wire.private_files import make_private_directory, write_private
 from .database import Connection, PoolDatabase
 from .store import Lease, fence
 
-__all__ = ["CarriedSession", "SessionFiles"]
+__all__ = ["CarriedSession", "VendorSessionFiles"]
 
 _log = logging.getLogger(__name__)
 _MOST = 64 << 20
@@ -58,7 +58,7 @@ class _Piece(Struct, frozen=True, kw_only=True):
     data: bytes
 
 
-class SessionFiles:
+class VendorSessionFiles:
     """The session files of one task on this worker.
 
     Args:
