@@ -119,8 +119,7 @@ class LocalFleet:
     ) -> None:
         self.journal = journal
         """The log; its records may be read and followed by anybody."""
-        self._current = current
-        self._work = BackgroundTasks()
+        self._current, self._work = current, BackgroundTasks()
         self._notes = LogWriter(journal, current)
         queues = PromptQueues(current, self._notes, most=bounds.queue)
         self._tools = Orchestration(

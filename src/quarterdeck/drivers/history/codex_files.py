@@ -299,15 +299,15 @@ def read_first_prompts(home: Path, budget: ReadBudget) -> Mapping[str, str]:
     The list has every prompt that a person typed; a session's own file has the first one only
     behind tens of kilobytes of instructions.
     """
-    said: dict[str, str] = {}
+    prompts: dict[str, str] = {}
     for file in list_files(home, lambda name: name == "history.jsonl"):
         is_whole = file.size <= _PROMPTS
         for line in tail_lines(file.path, file.size, budget, most=_PROMPTS):
             data = as_map(decode_json(line))
             session, words = as_text(data.get("session_id")), make_title(as_text(data.get("text")))
             if words and _is_first(session, as_number(data.get("ts")), is_whole):
-                said[session] = words  # the last line comes first, so that the oldest stays
-    return said
+                prompts[session] = words  # the last line comes first, so that the oldest stays
+    return prompts
 
 
 def _is_first(session: str, seconds: float, is_whole: bool) -> bool:
