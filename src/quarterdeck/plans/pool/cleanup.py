@@ -46,7 +46,7 @@ class PoolCleanUp:
         self._database = database
         self._places = places
         self._failed: dict[str, str] = {}
-        """Why runs could not be cleaned, each told once."""
+        """Why runs could not be cleaned, each logged once."""
 
     async def clean_due(self) -> list[CleanedRun]:
         """Clean the runs whose time has come; one that cannot be cleaned is tried again later.

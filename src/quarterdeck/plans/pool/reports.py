@@ -1,4 +1,4 @@
-"""What a pool says about all of its agents: usage, what was said, and what each has changed.
+"""What a pool says about all of its agents: usage, what was spoken, and what each has changed.
 
 Usage and search read what the workers shipped. Changes are those of the files that a worker pushed
 after the agent's last whole turn, fetched from the git remote with the logins of who asks.
@@ -46,8 +46,8 @@ _AROUND = 60
 _SEARCH = """
     SELECT session, seq, kind, time, words FROM (
         SELECT session, min(seq) AS seq, min(kind) AS kind, min(time) AS time,
-            string_agg(said, '' ORDER BY seq) AS words
-        FROM quarterdeck.events WHERE said IS NOT NULL
+            string_agg(spoken, '' ORDER BY seq) AS words
+        FROM quarterdeck.events WHERE spoken IS NOT NULL
         GROUP BY worker, session, coalesce(message, seq::text)
     ) found
     WHERE NOT EXISTS (
@@ -110,15 +110,15 @@ class PoolReports:
         return await asyncio.to_thread(group)
 
     async def search(self, words: str, limit: int) -> list[SearchHit]:
-        """Where all of these words were said; reads all that agents said."""
+        """Where all of these words were spoken; reads all that agents spoken."""
         wanted = _split(words)
         if not wanted:
             return []
 
         async def read(connection: Connection) -> list[SearchHit]:
             return [
-                _make_hit(SessionId(session), seq, kind, time, said, wanted)
-                async for session, seq, kind, time, said in await connection.execute(
+                _make_hit(SessionId(session), seq, kind, time, spoken, wanted)
+                async for session, seq, kind, time, spoken in await connection.execute(
                     _SEARCH, (wanted, limit)
                 )
             ]
@@ -236,12 +236,12 @@ def _split(words: str) -> list[str]:
 
 
 def _make_hit(
-    session: SessionId, seq: int, kind: str, time: int, said: str, words: list[str]
+    session: SessionId, seq: int, kind: str, time: int, spoken: str, words: list[str]
 ) -> SearchHit:
-    lower = said.lower()
+    lower = spoken.lower()
     at = max(0, lower.find(words[0]))
     start = max(0, at - _AROUND)
-    snippet = said[start : at + len(words[0]) + _AROUND].replace("\n", " ")
+    snippet = spoken[start : at + len(words[0]) + _AROUND].replace("\n", " ")
     inside = snippet.lower()
     marks = [(found, found + len(one)) for one in words if (found := inside.find(one)) >= 0]
     return SearchHit(

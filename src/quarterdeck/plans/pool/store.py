@@ -76,7 +76,7 @@ _PROMOTE = """
 """
 _EVENT = """
     INSERT INTO quarterdeck.events
-        (worker, session, seq, kind, request, token, time, message, said, record)
+        (worker, session, seq, kind, request, token, time, message, spoken, record)
     VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
 """
 _SESSION = """
@@ -326,7 +326,7 @@ class PoolStore:
             (
                 *(lease.worker, session, record.seq, event_type(record.event)),
                 getattr(record.event, "request", None),
-                *(lease.token, record.time, *_read_said(record), encode_record(record).decode()),
+                *(lease.token, record.time, *_read_words(record), encode_record(record).decode()),
             )
             for record in records
         ]
@@ -448,16 +448,16 @@ async def fence(connection: Connection, lease: Lease) -> None:
         raise LeaseLostError(lease.run, lease.key, "another worker has it, or the run was stopped")
 
 
-def _read_said(record: Record) -> tuple[str | None, str | None]:
+def _read_words(record: Record) -> tuple[str | None, str | None]:
     """Which message a record belongs to, and its words; none for what is not searched."""
     match record.event:
         case Prompted(content=content, message=message):
-            said = "\n".join(one.text for one in content if isinstance(one, TextContent))
-        case MessageChunk(content=TextContent(text=said), message=message):
+            spoken = "\n".join(one.text for one in content if isinstance(one, TextContent))
+        case MessageChunk(content=TextContent(text=spoken), message=message):
             message = message or record.turn
         case _:
             return None, None
-    return message, said.replace("\0", "")
+    return message, spoken.replace("\0", "")
 
 
 async def _note(connection: Connection, run: str, entry: ProgressEntry) -> None:

@@ -147,7 +147,7 @@ CREATE TABLE quarterdeck.events (
     token bigint NOT NULL,
     time bigint NOT NULL DEFAULT 0,
     message text,
-    said text,
+    spoken text,
     record text NOT NULL,
     PRIMARY KEY (worker, session, seq)
 );

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
-import msgspec
 from msgspec.structs import replace
 
 from quarterdeck.config.places import Places
@@ -18,6 +17,7 @@ from quarterdeck.fleet.client import HostClient
 from quarterdeck.fleet.landing.api import PullRequestDraft
 from quarterdeck.fleet.landing.pull_request import PullRequestError
 from quarterdeck.wire.clock import read_wall_clock
+from quarterdeck.wire.decoders import convert
 from quarterdeck.wire.redaction import mask_secrets
 from quarterdeck.wire.tasks import BackgroundTasks
 
@@ -365,7 +365,7 @@ class TaskExecution:
         progress = _PoolProgress(self._held, self._store, [entry for _, entry in entries])
         self._conduct = PoolConduct(self._run, progress, self._adoption, self._places)
         if (begun := self._stored.get((lease.key, "begin"))) is not None:
-            self._conduct.learn(msgspec.convert(begun, TaskBrief))
+            self._conduct.learn(convert(begun, TaskBrief))
         self._course = TaskWorkflow(self._conduct, self)
         _PATH.set((lease.key,))
         work = self._children.start(self._course.run_task(lease.key), name=f"task {lease.path}")
