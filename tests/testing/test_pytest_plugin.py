@@ -53,6 +53,16 @@ def test_a_changed_recording_fails_the_example(tmp_path: Path):
     assert done.returncode == 1, done.stdout
 
 
+def test_pytest_does_not_compile_our_modules_anew(tmp_path: Path):
+    (tmp_path / "test_loader.py").write_text(
+        "def test_loader():\n"
+        "    import quarterdeck.wire.clock as ours\n"
+        "    assert 'Rewriting' not in type(ours.__loader__).__name__\n"
+    )
+    done = run_python(tmp_path, "-m", "pytest", "-q", *PLUGIN, "test_loader.py")
+    assert done.returncode == 0, done.stdout
+
+
 def test_importing_the_plugin_imports_nothing_of_ours(tmp_path: Path):
     code = (
         "import sys, pytest, quarterdeck.testing.pytest\n"

@@ -23,12 +23,27 @@ if TYPE_CHECKING:
 
 __all__ = [
     "assert_replay",
+    "pytest_addoption",
     "quarterdeck_agent",
     "quarterdeck_fleet",
     "quarterdeck_model",
     "quarterdeck_places",
     "quarterdeck_replay",
 ]
+
+
+def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Keep our modules as they are.
+
+    pytest compiles every module of a package with a plugin anew, to explain failed asserts. Ours
+    has hundreds, some are imported in threads, and two threads that parse at once end with a
+    SystemError in Python 3.11.
+    """
+    hook: Any = pluginmanager.rewrite_hook
+    marked: set[str] | None = getattr(hook, "_must_rewrite", None)
+    if marked is not None and "quarterdeck" in marked:
+        marked.discard("quarterdeck")
+        hook.mark_rewrite()  # forgets what it has worked out so far
 
 
 @pytest.fixture

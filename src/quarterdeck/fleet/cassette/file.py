@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from quarterdeck.wire.decoders import decode_json, json_decoder
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.settings import VendorWire
 
@@ -179,7 +180,16 @@ CassetteLine: TypeAlias = (
     | AnswerEnd
     | CassetteEnd
 )
-_decoder = msgspec.json.Decoder(CassetteLine)
+
+
+class _CassetteVersion(Struct):
+    """What every version of the first line says."""
+
+    format: str = ""
+    version: int = 0
+
+
+_decoder: "msgspec.json.Decoder[CassetteLine]" = json_decoder(CassetteLine)
 _encoder = msgspec.json.Encoder()
 
 
@@ -343,14 +353,10 @@ class Cassette:
             raise self._refuse("bad line", f"line {number}: {error}") from error
 
     def _check_head(self, data: bytes) -> None:
-        class Version(Struct):
-            format: str = ""
-            version: int = 0
-
         try:
-            found = msgspec.json.decode(data, type=Version)
+            found = decode_json(data, _CassetteVersion)
         except (msgspec.DecodeError, RecursionError):
-            found = Version()
+            found = _CassetteVersion()
         if not data.startswith(_MARK) or found.format != FORMAT:
             raise self._refuse(
                 "not a cassette", "`quarterdeck run -a AGENT --record FILE` makes one"
