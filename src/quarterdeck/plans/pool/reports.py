@@ -110,7 +110,7 @@ class PoolReports:
         return await asyncio.to_thread(group)
 
     async def search(self, words: str, limit: int) -> list[SearchHit]:
-        """Where all of these words were spoken; reads all that agents spoken."""
+        """Where all of these words were said; reads all that agents have said."""
         wanted = _split(words)
         if not wanted:
             return []
