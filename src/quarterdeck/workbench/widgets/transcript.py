@@ -95,7 +95,7 @@ def _prepare() -> None:
     from ..rasters import can_read_image
     from ..rendering.markdown import load_markdown
 
-    import_module("..rendering.pieces", __package__)
+    import_module("quarterdeck.workbench.rendering.pieces")
     load_markdown()
     can_read_image("JPEG")
 
