@@ -15,6 +15,7 @@ from quarterdeck.wire.worktrees import WorktreeOptions
 OF_A_RUN = {
     *("prompt", "format_", "quiet", "output_schema"),  # what is printed
     *("goal", "max_minutes", "max_turns"),  # what it does, in place of one prompt
+    *("record", "cassette"),  # the meter of a run alone
     "continue_",  # sessions of ``run`` have no host; ``quarterdeck resume`` is for the others
 }
 ALL = [

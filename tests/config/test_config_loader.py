@@ -178,6 +178,9 @@ def test_a_misspelt_variable_is_told_and_a_strange_one_let_be(places: Places):
 
 def test_no_setting_takes_the_name_of_another_variable_of_ours():
     assert not loader.OTHERS & set(loader.list_variables())
+    secret = {"QUARTERDECK_POOL": "postgresql://me:secret@h/d", "QUARTERDECK_MODE": "plan"}
+    layer, problems = loader.read_environment(secret)
+    assert list(layer) == [("mode",)] and not problems
 
 
 def test_the_default_mode_is_the_policys():

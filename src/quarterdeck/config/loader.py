@@ -207,14 +207,15 @@ def nest_layer(layer: Layer) -> dict[str, Any]:
 
 PREFIX = "QUARTERDECK_"
 OTHERS = frozenset({"QUARTERDECK_HOME", "QUARTERDECK_DEBUG", "QUARTERDECK_POOL"})
-"""Variables of ours that are no settings."""
+"""Variables of ours that are no settings; that of a pool may hold a password."""
 
 
 def variable_of(setting: Setting) -> str | None:
     """The variable of a setting, or None if it has none."""
     if ANY_NAME in setting.key or get_origin(setting.accepts) is tuple:
         return None
-    return PREFIX + "_".join(setting.key).upper()
+    name = PREFIX + "_".join(setting.key).upper()
+    return None if name in OTHERS else name
 
 
 @cache  # the schema does not change, and going through it takes milliseconds
