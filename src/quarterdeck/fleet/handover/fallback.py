@@ -13,6 +13,7 @@ from quarterdeck.journal import Journal, JournalClosedError
 from quarterdeck.wire.errors import QuarterdeckError
 from quarterdeck.wire.events import (
     BudgetReached,
+    Event,
     NoticePosted,
     RateLimited,
     SessionEnded,
@@ -31,6 +32,8 @@ from .service import HandoverService
 __all__ = ["FallbackRule"]
 
 _log = logging.getLogger(__name__)
+_FAILURES: frozenset[type[Event]] = frozenset((BudgetReached, RateLimited, SessionEnded, TurnEnded))
+"""Events that may say that an agent has failed."""
 _MOST_HELD_BACK = 3
 """How often a vendor may hold an agent back in one turn."""
 
@@ -67,7 +70,7 @@ class FallbackRule:
 
     async def run(self) -> None:
         """Follow the log until it is closed."""
-        async for record in self._journal.follow(self._journal.last):
+        async for record in self._journal.follow(self._journal.last, kinds=_FAILURES):
             reason = self._find_failure(record) if record.parent is None else None
             if reason is not None and record.session not in self._falling:
                 self._falling.add(record.session)
